@@ -1,0 +1,3 @@
+noinst_LIBRARIES += common/crypto/libskep-crypto.a
+common_crypto_libskep_crypto_a_SOURCES =
+EXTRA_DIST += common/crypto/README.md

@@ -1,0 +1,9 @@
+/* Unpredictable bytes from the operating system, for keys, nonces and tokens. */
+#ifndef SKEP_CRYPTO_RANDOM_H
+#define SKEP_CRYPTO_RANDOM_H
+
+#include <stddef.h>
+
+void skep_random_bytes(void *to, size_t size);
+
+#endif

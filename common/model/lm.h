@@ -1,0 +1,74 @@
+/*
+ * The `lm`: a byte-level causal Transformer whose feed-forward blocks are DMoE layers (arXiv 2002.04013), forward and backward
+ * on CPU in float32 over CBLAS (compiled a second time in float64 for the gradient tests; skep_real is the number type).
+ *
+ * One layer, for x [B*T, d]:
+ *   x <- x + out(attention(norm(x)))                     causal, `heads` heads
+ *   x <- x + sum over chosen experts e of w_e * FFN_e(x)    FFN_e(x) = down(gelu(up(norm_e(x))))
+ *
+ * The gate. Scores are additive over the grid: g(r, c) = row score + column score. Columns: score_c = gate.column . norm(x_token).
+ * Rows, route `document`: gate.row . (mean over the sequence's first `prefix` tokens of embed.token + embed.position); route
+ * `token`: gate.row . norm(x_token). The balancing biases are added for the choice only. The best rows_per_token rows among those
+ * that have any present expert, then the best experts_per_token experts among the present ones below those rows (ties: lower
+ * index); w = softmax of g over the chosen. A layer without any present expert passes x through. So missing experts are dropped
+ * and the softmax is taken over those that answer.
+ *
+ * Loss: mean cross-entropy in nats over the tokens at places prefix .. T-1 of each sequence (predicting the byte at that place from
+ * those before it), plus z_loss * mean(logsumexp(scores)^2) of both gates.
+ */
+#ifndef SKEP_MODEL_LM_H
+#define SKEP_MODEL_LM_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/base/id.h"
+#include "common/tensor/real.h"
+#include "common/wire/model-config.h"
+
+/* A model of which some experts may be missing; opaque. Holds parameters, gradients and the activations of one batch. */
+struct skep_lm;
+
+/* Room for batches of up to `batch` sequences. Never NULL for a checked config; SKEP_ERR_MEMORY when it does not fit. */
+int skep_lm_new(const struct skep_model_config *config, uint32_t batch, struct skep_lm **ret_lm,
+                struct skep_error *err);
+void skep_lm_free(struct skep_lm *lm);
+const struct skep_model_config *skep_lm_config(const struct skep_lm *lm);
+
+/* Copies a shard's flat parameters (layout order) in and marks an expert present. */
+void skep_lm_set(struct skep_lm *lm, const struct skep_shard *shard, const float *parameters);
+/* Marks an expert missing and frees its memory. */
+void skep_lm_drop(struct skep_lm *lm, const struct skep_shard *shard);
+bool skep_lm_has(const struct skep_lm *lm, const struct skep_shard *shard);
+/* Borrowed flat arrays of the shard (NULL if it is missing), changed in place by training. */
+skep_real *skep_lm_parameters(struct skep_lm *lm, const struct skep_shard *shard);
+skep_real *skep_lm_gradients(struct skep_lm *lm, const struct skep_shard *shard);
+
+struct skep_lm_loss {
+    double sum_nats; /* summed cross-entropy */
+    uint64_t tokens; /* over so many predicted tokens */
+    double z;        /* the mean squared log-sum-exp, unweighted */
+};
+
+/* tokens [batch, T] bytes, batch <= the limit given at creation. Targets are the same bytes, shifted. */
+int skep_lm_forward(struct skep_lm *lm, const uint8_t *tokens, uint32_t batch,
+                    struct skep_lm_loss *ret_loss, struct skep_error *err);
+/* Gradients of the mean loss of the last forward (plus z_loss), written over (not added to) all present shards' gradients.
+ * SKEP_ERR_NUMERIC if one is not finite. */
+int skep_lm_backward(struct skep_lm *lm, double z_loss, struct skep_error *err);
+
+/* How many tokens of the last forward chose each row / column of layer l (arrays of rows / columns). */
+void skep_lm_loads(const struct skep_lm *lm, uint32_t layer, uint64_t *ret_rows,
+                   uint64_t *ret_columns);
+
+/* Logits [V] of the byte that follows `tokens` (1 <= count <= T; choice of rows from the first min(count, prefix) tokens). */
+int skep_lm_next(struct skep_lm *lm, const uint8_t *tokens, uint32_t count, float *ret_logits,
+                 struct skep_error *err);
+
+/* Row scores (with balance) of each layer for a sequence's prefix, from the trunk alone: [layers, rows]. What a donor uses to
+ * decide which rows to fetch before it has any expert. */
+void skep_lm_score_rows(const struct skep_lm *lm, const uint8_t *tokens, float *ret_scores);
+
+#endif

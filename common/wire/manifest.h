@@ -1,0 +1,98 @@
+/*
+ * The manifest: a project's whole description, signed by its admin, as JSON (schemas/manifest.schema.json). Its seed gives
+ * every shard's initial weights, so that nothing large is uploaded but the data.
+ *
+ * Numbers that decide merged bits are integers (permille); training numbers may be real.
+ */
+#ifndef SKEP_WIRE_MANIFEST_H
+#define SKEP_WIRE_MANIFEST_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/bytes.h"
+#include "common/base/error.h"
+#include "common/base/id.h"
+#include "common/wire/model-config.h"
+
+#define SKEP_TYPE_MANIFEST "application/vnd.skep.manifest+json"
+
+enum skep_merge_rule {
+    SKEP_MERGE_MEAN,
+    SKEP_MERGE_TRIMMED_MEAN,
+};
+
+struct skep_training_config {
+    uint32_t steps;         /* H, local AdamW steps in one job */
+    uint32_t batch;         /* sequences in one step */
+    uint32_t donor_rows;    /* rows of each layer a donor fetches for one job */
+    uint32_t slice_chunks;  /* data chunks in one slice */
+    uint32_t warmup_rounds; /* the learning rate rises linearly over these trunk versions */
+    double learning_rate;
+    double beta1;
+    double beta2;
+    double epsilon;
+    double weight_decay;
+    double clip;         /* largest global gradient norm */
+    double z_loss;       /* weight of the router's z-loss */
+    double balance_step; /* u of the balancing bias, arXiv 2408.15664 */
+};
+
+struct skep_update_config {
+    uint32_t keep;                 /* values sent of each 4096 (block of 64x64) */
+    uint32_t error_decay_permille; /* beta of the error feedback */
+    double scale_ceiling;          /* largest |codebook value| that is admissible */
+};
+
+struct skep_merge_config {
+    enum skep_merge_rule rule;
+    uint32_t trim_permille; /* share trimmed at each end; see merge/merge.h for small n */
+    uint32_t step_permille; /* alpha, the outer step */
+    uint32_t window_ms;     /* a round closes this long after its first update at the latest */
+    uint32_t least_updates; /* and never with fewer than these */
+    uint32_t most_updates;
+};
+
+/* A data set cut into chunks of `chunk_bytes` (the last may be shorter), each named by its SHA-256. */
+struct skep_data_set {
+    uint64_t size_bytes;
+    size_t chunk_count;
+    struct skep_hash *chunks;
+};
+
+/* Zero-initialise; free with skep_manifest_done(). */
+struct skep_manifest {
+    char *name;
+    struct skep_project_id project;
+    int64_t created_s; /* Unix time */
+    struct skep_hash seed;
+    struct skep_model_config model;
+    struct skep_training_config training;
+    struct skep_update_config update;
+    struct skep_merge_config merge;
+    uint32_t chunk_bytes; /* of data sets and of shard states */
+    struct skep_data_set train;
+    struct skep_data_set heldout;
+    uint32_t replicas; /* r: keepers of each shard, capped by the number of keepers */
+    size_t keeper_count;
+    struct skep_peer_id *keepers; /* the genesis keepers */
+};
+
+/* Sensible values for everything but name, project, seed, data and keepers. */
+void skep_manifest_defaults(struct skep_manifest *manifest);
+void skep_manifest_done(struct skep_manifest *manifest);
+/* Checks ranges and relations of all fields. */
+int skep_manifest_check(const struct skep_manifest *manifest, struct skep_error *err);
+/* JSON payload; unknown, missing or out-of-range fields are refused by name. */
+int skep_manifest_decode(const void *payload, size_t size, struct skep_manifest *ret_manifest,
+                         struct skep_error *err);
+char *skep_manifest_encode(const struct skep_manifest *manifest);
+
+/* Number of shards (trunk and all experts), and shard i in the fixed order: trunk, then layer, row, column. */
+size_t skep_manifest_shard_count(const struct skep_manifest *manifest);
+struct skep_shard skep_manifest_shard(const struct skep_manifest *manifest, size_t i);
+/* Its place in that order, or SIZE_MAX for a shard the model does not have. */
+size_t skep_manifest_shard_index(const struct skep_manifest *manifest,
+                                 const struct skep_shard *shard);
+
+#endif
