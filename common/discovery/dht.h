@@ -1,0 +1,33 @@
+/*
+ * The BitTorrent DHT as a directory (libtorrent-rasterbar; the only C++ of the project is behind this face). One session, DHT
+ * only: no torrents, no incoming BitTorrent connections, no local discovery.
+ *
+ * A private swarm names its own bootstrap nodes (or none, for the first) and never touches the public network. Loopback addresses
+ * switch on what tests on one machine need: no address restrictions in routing and search, no rate limit.
+ */
+#ifndef SKEP_DISCOVERY_DHT_H
+#define SKEP_DISCOVERY_DHT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/discovery/directory.h"
+#include "common/sys/loop.h"
+
+struct skep_dht_options {
+    const char *host;       /* numeric address to bind */
+    uint16_t port;          /* UDP; 0: any */
+    const char *bootstrap;  /* "host:port" list separated by commas; NULL or "": none */
+    bool read_only;         /* BEP 43: a donor asks and never answers */
+    bool map_ports;         /* UPnP and NAT-PMP */
+    const char *state_path; /* routing table kept here between runs; NULL: not kept */
+};
+
+/* SKEP_ERR_IN_USE if the UDP port is taken. Found callbacks come on the loop's thread. */
+int skep_dht_open(struct skep_loop *loop, const struct skep_dht_options *options,
+                  struct skep_directory **ret_directory, struct skep_error *err);
+uint16_t skep_dht_port(const struct skep_directory *directory);
+
+#endif

@@ -1,0 +1,104 @@
+/*
+ * What a keeper must not forget, in SQLite (WAL, synchronous FULL): projects, sealed versions, receipts, waiting updates, promises
+ * and votes. Each call that changes something is one transaction and durable when it returns, so kill -9 at any moment loses
+ * nothing that was acknowledged. Large bytes (states, update files, data chunks) live beside it as blobs. schemas/sql/keeper.sql
+ * is the schema, compiled in.
+ */
+#ifndef SKEP_STORE_KEEPER_DB_H
+#define SKEP_STORE_KEEPER_DB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/bytes.h"
+#include "common/base/error.h"
+#include "common/base/id.h"
+
+struct skep_keeper_db;
+
+int skep_keeper_db_open(const char *path, struct skep_keeper_db **ret_db, struct skep_error *err);
+void skep_keeper_db_close(struct skep_keeper_db *db);
+
+/* Projects: the manifest's envelope text as it came. Adding one again with the same text is fine; another text is
+ * SKEP_ERR_DUPLICATE. */
+int skep_keeper_db_add_project(struct skep_keeper_db *db, const struct skep_project_id *project,
+                               const char *manifest_envelope, struct skep_error *err);
+int skep_keeper_db_each_project(struct skep_keeper_db *db,
+                                int (*each)(void *user, const struct skep_project_id *project,
+                                            const char *manifest_envelope),
+                                void *user, struct skep_error *err);
+
+/* One sealed version. For version 0 the seal is NULL and payload_hash is the manifest payload's. */
+struct skep_version_row {
+    uint64_t version;
+    struct skep_hash payload_hash;
+    struct skep_hash root;  /* of the state */
+    struct skep_hash state; /* blob: SHA-256 of the state file */
+    const char *seal;       /* envelope text, or NULL */
+};
+
+/* A receipt as stored beside its seal. */
+struct skep_receipt_row {
+    struct skep_hash update;
+    struct skep_peer_id donor;
+    uint64_t base_version;
+    uint64_t credit_micro;
+};
+
+/* Stores the version and its receipts, deletes the waiting updates that it merged and those with base_version + 2 < version,
+ * and promise and vote, all in one transaction. Seals are kept for ever, older states are the caller's to remove. Storing the
+ * same version again is fine. */
+int skep_keeper_db_add_version(struct skep_keeper_db *db, const struct skep_project_id *project,
+                               const struct skep_shard *shard, const struct skep_version_row *row,
+                               const struct skep_receipt_row *receipts, size_t receipt_count,
+                               struct skep_error *err);
+/* The newest (version UINT64_MAX) or a given version; row->seal is freed by the caller (cast). SKEP_ERR_NOT_FOUND. */
+int skep_keeper_db_get_version(struct skep_keeper_db *db, const struct skep_project_id *project,
+                               const struct skep_shard *shard, uint64_t version,
+                               struct skep_version_row *ret_row, struct skep_error *err);
+/* Receipts of one version, in order of update hash; *ret_receipts is freed by the caller. */
+int skep_keeper_db_get_receipts(struct skep_keeper_db *db, const struct skep_project_id *project,
+                                const struct skep_shard *shard, uint64_t version,
+                                struct skep_receipt_row **ret_receipts, size_t *ret_count,
+                                struct skep_error *err);
+/* Seals that hold a receipt of this donor, with rowid above `after`, at most `most`: each(user, rowid, seal text). */
+int skep_keeper_db_each_receipt_seal(struct skep_keeper_db *db,
+                                     const struct skep_project_id *project,
+                                     const struct skep_peer_id *donor, int64_t after, size_t most,
+                                     int (*each)(void *user, int64_t rowid, const char *seal),
+                                     void *user, struct skep_error *err);
+struct skep_donor_total {
+    struct skep_peer_id donor;
+    uint64_t updates;
+    uint64_t credit_micro;
+};
+/* Sums over all receipts of a project, most credit first, at most `most`; freed by the caller. */
+int skep_keeper_db_donor_totals(struct skep_keeper_db *db, const struct skep_project_id *project,
+                                size_t most, struct skep_donor_total **ret_totals,
+                                size_t *ret_count, struct skep_error *err);
+
+/* Waiting updates: admitted, not merged. A second one of the same donor for the same shard and base version is
+ * SKEP_ERR_DUPLICATE unless it is the same file (then 0). */
+int skep_keeper_db_add_update(struct skep_keeper_db *db, const struct skep_project_id *project,
+                              const struct skep_shard *shard, const struct skep_hash *update,
+                              const struct skep_peer_id *donor, uint64_t base_version,
+                              struct skep_error *err);
+int skep_keeper_db_each_update(struct skep_keeper_db *db, const struct skep_project_id *project,
+                               const struct skep_shard *shard,
+                               int (*each)(void *user, const struct skep_hash *update,
+                                           const struct skep_peer_id *donor, uint64_t base_version),
+                               void *user, struct skep_error *err);
+
+/* Promise and vote for version `version` of a shard (swarm/round.h); replaces what was there. vote_payload may be NULL. */
+int skep_keeper_db_put_vote(struct skep_keeper_db *db, const struct skep_project_id *project,
+                            const struct skep_shard *shard, uint64_t version, uint32_t promised,
+                            bool has_vote, uint32_t vote_attempt, const void *vote_payload,
+                            size_t vote_size, struct skep_error *err);
+/* SKEP_ERR_NOT_FOUND if none was stored. */
+int skep_keeper_db_get_vote(struct skep_keeper_db *db, const struct skep_project_id *project,
+                            const struct skep_shard *shard, uint64_t version,
+                            uint32_t *ret_promised, bool *ret_has_vote, uint32_t *ret_vote_attempt,
+                            struct skep_buffer *ret_payload, struct skep_error *err);
+
+#endif

@@ -1,0 +1,114 @@
+/*
+ * The agreement on one shard's next version, as seen by one keeper of its replica set: a pure state machine. It never merges,
+ * stores or sends; it says what to do (actions) and is told what happened (events). One machine per shard; the host drives it.
+ *
+ *            first update           enough updates or window over          majority of votes
+ *   WAITING --------------> OPEN ------------------------------> AGREEING ------------------> SEALED -> WAITING (version + 1)
+ *                                 leader: merge, vote, propose         \__ attempt timeout: next leader prepares attempt + 1
+ *
+ * It is single-decree Paxos (Lamport, The Part-Time Parliament, 1998) per version: attempt numbers are ballots, each owned by one
+ * keeper (replicas.h). Attempt 0 needs no prepare. Any keeper votes at most once per attempt, only in attempts it has promised
+ * nothing above, only for a list whose merge it recomputed to the same state root, and writes promise or vote to disk before it
+ * is sent. A leader of attempt > 0 collects promises of a majority and must propose again the list voted for in the highest
+ * attempt among them. So two different versions v+1 cannot both be sealed while keepers crash, restart, and lose or delay
+ * messages; keepers that lie are for the Byzantine agreement that will replace this machine. Statements and the hash chain stay.
+ *
+ * When to close: as soon as as many updates wait as the last version merged (at least least_updates), or window_ms after the
+ * first. attempt a is started by its owner attempt_ms * a after the window's end.
+ *
+ * A list holds at most one update per donor (the newest base version, then the smallest hash), none that one of the last versions
+ * already merged, at most most_updates (smallest staleness, then smallest hash), sorted by hash.
+ */
+#ifndef SKEP_SWARM_ROUND_H
+#define SKEP_SWARM_ROUND_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/base/id.h"
+#include "common/crypto/key.h"
+#include "common/swarm/replicas.h"
+#include "common/wire/manifest.h"
+#include "common/wire/statements.h"
+
+#define SKEP_ROUND_ATTEMPT_MS 1500
+#define SKEP_ROUND_RESEND_MS 700
+
+struct skep_round;
+
+/* An update this keeper has stored and admitted. */
+struct skep_round_update {
+    struct skep_hash hash;
+    struct skep_peer_id donor;
+    uint64_t base_version;
+};
+
+/* What survives a restart; the host stores it when an action says so. */
+struct skep_round_memory {
+    uint64_t version;      /* newest sealed */
+    struct skep_hash head; /* SHA-256 of its seal's payload (manifest's for 0) */
+    uint32_t promised;     /* for version + 1: lowest attempt still open to a vote */
+    bool has_vote;
+    uint32_t vote_attempt;
+    struct skep_buffer vote_payload; /* seal payload voted for */
+};
+
+enum skep_round_action_kind {
+    SKEP_ROUND_MERGE, /* merge `list` onto the head; answer with skep_round_merged() */
+    SKEP_ROUND_FETCH, /* get update `hash` from keeper `peer`; answer with skep_round_add() once it is admitted */
+    SKEP_ROUND_PERSIST, /* write `memory` to disk before doing any later action */
+    SKEP_ROUND_SEND, /* send `message` (unsigned; the host signs) to `peer`, or to all others of the set if to_all */
+    SKEP_ROUND_COMMIT, /* version sealed: store `envelope`, and as its state the merge of `list`; then skep_round_sealed() */
+    SKEP_ROUND_CATCH_UP, /* `peer` has a newer version than ours: fetch seals and state, then skep_round_sealed() */
+    SKEP_ROUND_ANSWER_SEALED, /* `peer` asks about `version`, which we know sealed: send it the seal */
+};
+
+struct skep_round_action {
+    enum skep_round_action_kind kind;
+    size_t list_count; /* MERGE, COMMIT */
+    struct skep_round_update *list;
+    struct skep_hash hash;
+    struct skep_peer_id peer;
+    bool to_all;
+    uint64_t version;
+    struct skep_message message;
+    struct skep_envelope envelope;
+    struct skep_round_memory memory;
+};
+
+/* The machine for `shard` at keeper `key` (borrowed, as the manifest: both must outlive it). `memory` is copied. `recent` are the
+ * updates merged in the last SKEP_LIMIT_STALENESS + 1 versions. */
+struct skep_round *skep_round_new(const struct skep_manifest *manifest,
+                                  const struct skep_shard *shard, const struct skep_key *key,
+                                  const struct skep_round_memory *memory,
+                                  const struct skep_round_update *recent, size_t recent_count);
+void skep_round_free(struct skep_round *round);
+
+/* Events. Each may queue actions; take them with skep_round_take(). */
+void skep_round_add(struct skep_round *round, const struct skep_round_update *update,
+                    uint64_t now_ms);
+/* The merge of `list` onto version `base` gave this root (or failed: root NULL, and the list is not proposed again). */
+void skep_round_merged(struct skep_round *round, uint64_t base,
+                       const struct skep_round_update *list, size_t list_count,
+                       const struct skep_hash *root, uint64_t now_ms);
+/* A message whose signature was checked; senders outside the replica set are ignored. */
+void skep_round_receive(struct skep_round *round, const struct skep_message *message,
+                        uint64_t now_ms);
+/* The host has stored this seal and its state as the new head (by COMMIT or CATCH_UP). `expected` updates next time: those of the
+ * seal. */
+void skep_round_sealed(struct skep_round *round, const struct skep_seal *seal,
+                       const struct skep_hash *payload_hash, uint64_t now_ms);
+void skep_round_tick(struct skep_round *round, uint64_t now_ms);
+
+/* When tick should be called next; UINT64_MAX for never. */
+uint64_t skep_round_deadline(const struct skep_round *round);
+/* The next action, or false. The caller frees it with skep_round_action_done(). Actions are carried out in order. */
+bool skep_round_take(struct skep_round *round, struct skep_round_action *ret_action);
+void skep_round_action_done(struct skep_round_action *action);
+
+uint64_t skep_round_version(const struct skep_round *round);
+size_t skep_round_waiting(const struct skep_round *round);
+
+#endif

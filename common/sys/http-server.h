@@ -1,0 +1,69 @@
+/*
+ * The HTTPS server (GNU libmicrohttpd with GnuTLS) on the loop: one thread, epoll, slow clients time out, bodies are bounded and
+ * arrive whole. Handlers run on the loop's thread and answer at once.
+ */
+#ifndef SKEP_SYS_HTTP_SERVER_H
+#define SKEP_SYS_HTTP_SERVER_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/bytes.h"
+#include "common/base/error.h"
+#include "common/sys/loop.h"
+
+struct skep_http_server;
+
+/* What came. Borrowed for the duration of the handler. */
+struct skep_http_exchange {
+    const char *method;
+    const char *path; /* decoded, without query */
+    const uint8_t *body;
+    size_t body_size;
+    bool ranged; /* a single satisfiable-looking "bytes=a-b", "bytes=a-" was sent */
+    uint64_t range_first;
+    uint64_t range_last; /* UINT64_MAX if open */
+    const char *peer;    /* numeric address */
+    void *query;         /* for skep_http_query() */
+};
+
+/* Value of a query parameter or NULL. */
+const char *skep_http_query(const struct skep_http_exchange *exchange, const char *key);
+
+/* What goes back. Starts as status 500 without a body. The server frees the body. */
+struct skep_http_reply {
+    int status;
+    const char *content_type; /* static text; NULL: application/json */
+    struct skep_buffer body;
+    bool has_range; /* for 206: Content-Range: bytes first-last/total */
+    uint64_t range_first;
+    uint64_t range_last;
+    uint64_t range_total;
+};
+
+typedef void (*skep_http_handler)(void *user, const struct skep_http_exchange *exchange,
+                                  struct skep_http_reply *reply);
+
+/* Sets a reply that carries bytes first..last of `data` as 206, or all of it as 200, or 416 if the range is outside. */
+void skep_http_reply_ranged(const struct skep_http_exchange *exchange, const void *data,
+                            size_t size, struct skep_http_reply *reply);
+
+struct skep_http_server_options {
+    const char *host;     /* numeric address to bind */
+    uint16_t port;        /* 0: any free port */
+    const char *cert_pem; /* both NULL: plain HTTP (unit tests and later the loopback dashboard) */
+    const char *key_pem;
+    size_t body_limit;    /* larger bodies are answered with 413 by the server itself */
+    unsigned connections; /* limit */
+    unsigned timeout_s;   /* for idle or slow connections */
+};
+
+/* SKEP_ERR_IN_USE when the port is taken, with a sentence that names address and port and says what to do. */
+int skep_http_server_open(struct skep_loop *loop, const struct skep_http_server_options *options,
+                          skep_http_handler handler, void *user,
+                          struct skep_http_server **ret_server, struct skep_error *err);
+uint16_t skep_http_server_port(const struct skep_http_server *server);
+void skep_http_server_close(struct skep_http_server *server);
+
+#endif

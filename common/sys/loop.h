@@ -1,0 +1,42 @@
+/*
+ * The event loop of every program (libuv): timers, signals and blocking work on helper threads. All callbacks run on the thread
+ * that runs the loop, so programs need no locks.
+ */
+#ifndef SKEP_SYS_LOOP_H
+#define SKEP_SYS_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct skep_loop;
+struct skep_timer;
+
+typedef void (*skep_loop_callback)(void *user);
+typedef void (*skep_signal_callback)(void *user, int signal_number);
+
+struct skep_loop *skep_loop_new(void);
+/* Closes what is still open (timers, signals, servers must have been freed by their owners) and frees. */
+void skep_loop_free(struct skep_loop *loop);
+/* Runs until skep_loop_stop(). */
+void skep_loop_run(struct skep_loop *loop);
+/* Runs until *flag is true or `limit_ms` have passed; true if the flag was set. For programs that wait for one thing. */
+bool skep_loop_run_until(struct skep_loop *loop, const bool *flag, uint64_t limit_ms);
+void skep_loop_stop(struct skep_loop *loop);
+/* Monotonic milliseconds. */
+uint64_t skep_loop_now_ms(struct skep_loop *loop);
+
+struct skep_timer *skep_timer_new(struct skep_loop *loop, skep_loop_callback callback, void *user);
+/* Fires after delay_ms, then every repeat_ms (0: once). Starting again replaces. */
+void skep_timer_start(struct skep_timer *timer, uint64_t delay_ms, uint64_t repeat_ms);
+void skep_timer_stop(struct skep_timer *timer);
+void skep_timer_free(struct skep_timer *timer);
+
+/* Calls back for each arrival of the signal until the loop is freed. */
+void skep_loop_on_signal(struct skep_loop *loop, int signal_number, skep_signal_callback callback,
+                         void *user);
+
+/* Runs `work` on a helper thread, then `done` on the loop's. `work` must touch nothing that the loop's thread touches. */
+void skep_loop_work(struct skep_loop *loop, skep_loop_callback work, skep_loop_callback done,
+                    void *user);
+
+#endif

@@ -1,0 +1,41 @@
+/* Child processes on the loop: started with arguments and environment, their output read line by line or sent to a file. */
+#ifndef SKEP_SYS_PROCESS_H
+#define SKEP_SYS_PROCESS_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "common/base/error.h"
+#include "common/sys/loop.h"
+
+struct skep_process;
+
+typedef void (*skep_process_line)(void *user, const char *line);
+/* exit_status >= 0, or -signal. Called once, after the last line. */
+typedef void (*skep_process_exit)(void *user, int exit_status);
+
+struct skep_process_options {
+    const char *const
+        *arguments; /* NULL-terminated; [0] is the program, looked up in PATH if it has no slash */
+    const char *const *environment; /* NULL-terminated extra NAME=value, may be NULL */
+    const char *stderr_path;        /* file to append stderr to; NULL: inherited */
+    skep_process_line on_line;      /* stdout lines; NULL: stdout goes where stderr goes */
+    skep_process_exit on_exit;
+    void *user;
+};
+
+int skep_process_start(struct skep_loop *loop, const struct skep_process_options *options,
+                       struct skep_process **ret_process, struct skep_error *err);
+pid_t skep_process_id(const struct skep_process *process);
+bool skep_process_running(const struct skep_process *process);
+void skep_process_signal(struct skep_process *process, int signal_number);
+/* Forgets it; a child still running is killed. No more callbacks. */
+void skep_process_free(struct skep_process *process);
+
+/* Folder of the running executable; the caller frees. Programs of Skep find each other beside it (or in ../libexec/skep). */
+char *skep_process_own_folder(void);
+/* Full path of one of Skep's programs, by name: beside us, else in the build tree's or installation's libexec; caller frees. */
+char *skep_process_find(const char *name);
+
+#endif
