@@ -1,1 +1,1 @@
-# nothing yet
+EXTRA_DIST += packaging/check packaging/packages.sh packaging/quickstart
