@@ -1,7 +1,8 @@
 /*
  * May this update be merged? Everything that can be said without the network: the statement belongs to this project, its shard
- * exists, its base version is v, v-1 or v-2, its base state is the one sealed, there is no other of this donor for that base
- * version. Each refusal has its own code and sentence. The body was already checked by its decoder.
+ * exists, its base version is v, v-1 or v-2, its base state is the one sealed; each refusal with its own
+ * code and sentence. The body was already checked by its decoder; that a donor has one update for each base version is the store's to
+ * see (SKEP_ERR_DUPLICATE), and round.h lets only one of them into a merge.
  */
 #ifndef SKEP_SWARM_ADMISSION_H
 #define SKEP_SWARM_ADMISSION_H

@@ -1,3 +1,10 @@
 noinst_LIBRARIES += common/swarm/libskep-swarm.a
-common_swarm_libskep_swarm_a_SOURCES =
+common_swarm_libskep_swarm_a_SOURCES = \
+    common/swarm/admission.c common/swarm/admission.h \
+    common/swarm/credit.c common/swarm/credit.h \
+    common/swarm/records.c common/swarm/records.h \
+    common/swarm/replicas.c common/swarm/replicas.h \
+    common/swarm/statement.c common/swarm/statement.h \
+    common/swarm/ticket.c common/swarm/ticket.h \
+    common/swarm/update-open.c common/swarm/update-open.h
 EXTRA_DIST += common/swarm/README.md
