@@ -1,6 +1,8 @@
 /*
  * Files: whole reads with a limit, and writes that are either there completely or not at all (temporary file, fsync, rename,
- * fsync of the folder). Error sentences name the path and what the system said; a full disk is SKEP_ERR_FULL.
+ * fsync of the folder). Error sentences name the path and what the system said; a full disk is SKEP_ERR_FULL, and so is the
+ * process's own limit on file size (RLIMIT_FSIZE; skep_loop_new() ignores its signal). A file that a crash left unfinished
+ * has a name ending in SKEP_FILE_UNFINISHED and may be deleted.
  */
 #ifndef SKEP_SYS_FILE_H
 #define SKEP_SYS_FILE_H
@@ -13,6 +15,11 @@
 #include "common/base/bytes.h"
 #include "common/base/error.h"
 
+#define SKEP_FILE_UNFINISHED ".unfinished"
+
+/* The whole file into a fresh buffer that the caller frees (what *ret_data held is not looked at); one zero byte follows the
+ * data, so that text can be used as a string. SKEP_ERR_NOT_FOUND, SKEP_ERR_TOO_LARGE if it has more than `limit` bytes,
+ * SKEP_ERR_MEMORY, SKEP_ERR_IO. */
 int skep_file_read(const char *path, size_t limit, struct skep_buffer *ret_data,
                    struct skep_error *err);
 /* `size` bytes from `offset` (must all be there). */
@@ -28,9 +35,10 @@ bool skep_file_exists(const char *path);
 int64_t skep_file_size(const char *path); /* -1 if there is none */
 /* Makes the folder and its parents (mode 0700 if new). */
 int skep_folder_make(const char *path, struct skep_error *err);
-/* Removes a folder and everything in it; links are not followed. */
+/* Removes a folder and everything in it; links are not followed. A folder that is not there is no error. */
 int skep_folder_remove(const char *path, struct skep_error *err);
-/* Calls back with each name in the folder (not . and ..), sorted. */
+/* Calls back with each name in the folder (not . and ..), sorted by bytes. The folder is read before the first call, so
+ * `each` may change it. */
 int skep_folder_list(const char *path, void (*each)(void *user, const char *name), void *user,
                      struct skep_error *err);
 

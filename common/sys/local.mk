@@ -1,3 +1,7 @@
 noinst_LIBRARIES += common/sys/libskep-sys.a
-common_sys_libskep_sys_a_SOURCES =
+common_sys_libskep_sys_a_SOURCES = \
+    common/sys/clock.c common/sys/clock.h \
+    common/sys/file.c common/sys/file.h common/sys/folder.c \
+    common/sys/loop.c common/sys/loop.h common/sys/loop-internal.h
+common_sys_libskep_sys_a_CPPFLAGS = $(AM_CPPFLAGS) $(UV_CFLAGS) $(CURL_CFLAGS) $(MICROHTTPD_CFLAGS)
 EXTRA_DIST += common/sys/README.md

@@ -14,12 +14,15 @@ struct skep_timer;
 typedef void (*skep_loop_callback)(void *user);
 typedef void (*skep_signal_callback)(void *user, int signal_number);
 
+/* Also makes the process ignore SIGPIPE and SIGXFSZ: both are seen as errors of the call that met them. */
 struct skep_loop *skep_loop_new(void);
-/* Closes what is still open (timers, signals, servers must have been freed by their owners) and frees. */
+/* Closes timers and signals that are still open and frees. Servers, clients and processes must have been closed before by
+ * their owners. Work still under way is waited for and its `done` is called, so what that uses must still be there. */
 void skep_loop_free(struct skep_loop *loop);
-/* Runs until skep_loop_stop(). */
+/* Runs until skep_loop_stop(); at once back if that was called since the last run. */
 void skep_loop_run(struct skep_loop *loop);
-/* Runs until *flag is true or `limit_ms` have passed; true if the flag was set. For programs that wait for one thing. */
+/* Runs until *flag is true or `limit_ms` have passed; true if the flag was set. For programs that wait for one
+ * thing. Gives up early when skep_loop_stop() is called (a signal), and the next skep_loop_run() then ends too. */
 bool skep_loop_run_until(struct skep_loop *loop, const bool *flag, uint64_t limit_ms);
 void skep_loop_stop(struct skep_loop *loop);
 /* Monotonic milliseconds. */
