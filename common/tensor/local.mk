@@ -1,3 +1,18 @@
+TENSOR_SOURCES = \
+    common/tensor/activation.c \
+    common/tensor/adamw.c \
+    common/tensor/exp.h \
+    common/tensor/gemm.c common/tensor/gemm.h \
+    common/tensor/norm.c common/tensor/ops.h \
+    common/tensor/real.h \
+    common/tensor/reference.c common/tensor/reference.h \
+    common/tensor/rows.c \
+    common/tensor/simd.h
+# The kernels' loops are marked with OpenMP's simd pragma. errno after sqrtf is nobody's business and would keep the loop scalar.
+TENSOR_CFLAGS = $(AM_CFLAGS) -fopenmp-simd -fno-math-errno
+
 noinst_LIBRARIES += common/tensor/libskep-tensor.a
-common_tensor_libskep_tensor_a_SOURCES =
+common_tensor_libskep_tensor_a_SOURCES = $(TENSOR_SOURCES)
+common_tensor_libskep_tensor_a_CPPFLAGS = $(AM_CPPFLAGS) $(CBLAS_CFLAGS)
+common_tensor_libskep_tensor_a_CFLAGS = $(TENSOR_CFLAGS)
 EXTRA_DIST += common/tensor/README.md

@@ -1,0 +1,135 @@
+#include "common/model/attention.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "common/tensor/gemm.h"
+
+/* One head of one sequence: a slice of the qkv matrix, read with its stride. */
+struct head {
+    size_t length;
+    size_t width;       /* values of one head */
+    size_t wide;        /* stride of qkv: 3d */
+    size_t narrow;      /* stride of attended: d */
+    skep_real scale;    /* 1 / sqrt(width), Vaswani et al. 2017 */
+    const skep_real *q; /* [length, width], stride wide */
+    const skep_real *k;
+    const skep_real *v;
+    skep_real *probability; /* [length, length] */
+};
+
+static struct head head_of(const struct skep_lm *lm, uint32_t layer, uint32_t sequence,
+                           uint32_t index)
+{
+    const struct skep_model_config *config = &lm->config;
+    const struct skep_lm_kept *kept = &lm->kept[layer];
+    size_t d = config->dim;
+    size_t square = (size_t)lm->length * lm->length;
+    struct head head = {
+        .length = lm->length, .width = d / config->heads, .wide = 3 * d, .narrow = d};
+    head.scale = (skep_real)(1 / sqrt((double)head.width));
+    head.q = kept->qkv + (size_t)sequence * lm->length * head.wide + index * head.width;
+    head.k = head.q + d;
+    head.v = head.k + d;
+    head.probability = kept->probability + ((size_t)sequence * config->heads + index) * square;
+    return head;
+}
+
+static size_t block_rows(const struct head *head, size_t start)
+{
+    size_t left = head->length - start;
+    return left < SKEP_ATTENTION_BLOCK ? left : SKEP_ATTENTION_BLOCK;
+}
+
+static void head_forward(const struct head *head, skep_real *attended)
+{
+    for (size_t start = 0; start < head->length; start += SKEP_ATTENTION_BLOCK) {
+        size_t rows = block_rows(head, start);
+        size_t seen = start + rows;
+        skep_real *p = head->probability + start * head->length;
+        skep_gemm((struct skep_gemm_size){rows, seen, head->width},
+                  (struct skep_matrix){head->q + start * head->wide, head->wide, false},
+                  (struct skep_matrix){head->k, head->wide, true}, 0, p, head->length);
+        skep_softmax_causal((struct skep_rows){rows, seen, NULL}, start, head->length, head->scale,
+                            p);
+        skep_gemm((struct skep_gemm_size){rows, head->width, seen},
+                  (struct skep_matrix){p, head->length, false},
+                  (struct skep_matrix){head->v, head->wide, false}, 0,
+                  attended + start * head->narrow, head->narrow);
+    }
+}
+
+/* dqkv points at the head's dq; dk and dv lie d and 2d behind it and are added to block by block. */
+static void head_backward(const struct head *head, const skep_real *dattended, skep_real *dscores,
+                          skep_real *dqkv)
+{
+    skep_real *dk = dqkv + head->narrow;
+    skep_real *dv = dk + head->narrow;
+    for (size_t start = 0; start < head->length; start += SKEP_ATTENTION_BLOCK) {
+        size_t rows = block_rows(head, start);
+        size_t seen = start + rows;
+        const skep_real *p = head->probability + start * head->length;
+        struct skep_matrix dout = {dattended + start * head->narrow, head->narrow, false};
+        skep_gemm((struct skep_gemm_size){seen, head->width, rows},
+                  (struct skep_matrix){p, head->length, true}, dout, 1, dv, head->wide);
+        skep_gemm((struct skep_gemm_size){rows, seen, head->width}, dout,
+                  (struct skep_matrix){head->v, head->wide, true}, 0, dscores, head->length);
+        skep_softmax_causal_backward((struct skep_rows){rows, seen, NULL}, head->length,
+                                     head->scale, p, dscores);
+        skep_gemm((struct skep_gemm_size){rows, head->width, seen},
+                  (struct skep_matrix){dscores, head->length, false},
+                  (struct skep_matrix){head->k, head->wide, false}, 0, dqkv + start * head->wide,
+                  head->wide);
+        skep_gemm((struct skep_gemm_size){seen, head->width, rows},
+                  (struct skep_matrix){dscores, head->length, true},
+                  (struct skep_matrix){head->q + start * head->wide, head->wide, false}, 1, dk,
+                  head->wide);
+    }
+}
+
+void skep_attention_forward(struct skep_lm *lm, uint32_t layer)
+{
+    const struct skep_lm_layer *trunk = &lm->trunk.layers[layer];
+    struct skep_lm_kept *kept = &lm->kept[layer];
+    size_t d = lm->config.dim;
+    struct skep_rows rows = {skep_lm_tokens(lm), d, NULL};
+    skep_normalise(rows, lm->x, kept->in_hat, kept->in_scale);
+    skep_affine_forward(rows, kept->in_hat, trunk->norm, kept->in_norm);
+    skep_linear_forward((struct skep_linear){rows.count, d, 3 * d}, kept->in_norm, trunk->qkv, 0,
+                        kept->qkv);
+    for (uint32_t b = 0; b < lm->batch; b++) {
+        for (uint32_t i = 0; i < lm->config.heads; i++) {
+            struct head head = head_of(lm, layer, b, i);
+            head_forward(&head, kept->attended + (size_t)b * lm->length * d + i * head.width);
+        }
+    }
+    skep_linear_forward((struct skep_linear){rows.count, d, d}, kept->attended, trunk->out, 1,
+                        lm->x);
+}
+
+void skep_attention_backward(struct skep_lm *lm, uint32_t layer)
+{
+    const struct skep_lm_layer *trunk = &lm->trunk.layers[layer];
+    const struct skep_lm_layer *gradient = &lm->trunk_gradient.layers[layer];
+    const struct skep_lm_kept *kept = &lm->kept[layer];
+    size_t d = lm->config.dim;
+    struct skep_rows rows = {skep_lm_tokens(lm), d, NULL};
+    struct skep_linear out = {rows.count, d, d};
+    skep_linear_weights(out, lm->dx, kept->attended, 0, gradient->out);
+    skep_linear_inputs(out, lm->dx, trunk->out, 0, lm->dnarrow);
+    memset(lm->dwide, 0, rows.count * 3 * d * sizeof *lm->dwide);
+    for (uint32_t b = 0; b < lm->batch; b++) {
+        size_t first = (size_t)b * lm->length;
+        for (uint32_t i = 0; i < lm->config.heads; i++) {
+            struct head head = head_of(lm, layer, b, i);
+            head_backward(&head, lm->dnarrow + first * d + i * head.width, lm->dscores,
+                          lm->dwide + first * 3 * d + i * head.width);
+        }
+    }
+    struct skep_linear qkv = {rows.count, d, 3 * d};
+    skep_linear_weights(qkv, lm->dwide, kept->in_norm, 0, gradient->qkv);
+    skep_linear_inputs(qkv, lm->dwide, trunk->qkv, 0, lm->dnarrow);
+    memset(lm->dhat, 0, rows.count * d * sizeof *lm->dhat);
+    skep_affine_backward(rows, lm->dnarrow, kept->in_hat, trunk->norm, lm->dhat, gradient->norm);
+    skep_normalise_backward(rows, lm->dhat, kept->in_hat, kept->in_scale, lm->dx);
+}

@@ -1,0 +1,11 @@
+/* x <- x + out(attention(norm(x))) of one layer, and its way back. Private to common/model. */
+#ifndef SKEP_MODEL_ATTENTION_H
+#define SKEP_MODEL_ATTENTION_H
+
+#include "common/model/lm-state.h"
+
+void skep_attention_forward(struct skep_lm *lm, uint32_t layer);
+/* lm->dx goes from the gradient of the layer's output to that of its input. */
+void skep_attention_backward(struct skep_lm *lm, uint32_t layer);
+
+#endif

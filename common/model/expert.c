@@ -1,0 +1,144 @@
+#include "common/model/expert.h"
+
+#include <string.h>
+
+#include "common/tensor/gemm.h"
+
+size_t skep_expert_parameters(const struct skep_model_config *config)
+{
+    size_t d = config->dim;
+    size_t h = config->hidden;
+    return 2 * d + h * d + h + d * h + d;
+}
+
+/* Layout order (layout.h). */
+static struct skep_lm_ffn ffn_of(const struct skep_model_config *config, skep_real *values)
+{
+    size_t d = config->dim;
+    size_t h = config->hidden;
+    struct skep_lm_ffn ffn = {.norm = {values, values + d}};
+    ffn.up = values + 2 * d;
+    ffn.up_bias = ffn.up + h * d;
+    ffn.down = ffn.up_bias + h;
+    ffn.down_bias = ffn.down + d * h;
+    return ffn;
+}
+
+/* Sorts the (token, expert) pairs by expert: a counting sort, so tokens stay in order. */
+static void group(struct skep_lm *lm, struct skep_lm_kept *kept)
+{
+    size_t grid = skep_lm_grid(lm);
+    size_t k = lm->config.experts_per_token;
+    size_t places = skep_lm_tokens(lm) * k;
+    memset(kept->first, 0, (grid + 1) * sizeof *kept->first);
+    for (size_t i = 0; i < places; i++) {
+        if (kept->chosen[i] != SKEP_NO_EXPERT) {
+            kept->first[kept->chosen[i]]++;
+        }
+    }
+    size_t end = 0;
+    for (size_t e = 0; e <= grid; e++) {
+        end += kept->first[e];
+        kept->first[e] = end;
+    }
+    for (size_t i = places; i-- > 0;) {
+        if (kept->chosen[i] != SKEP_NO_EXPERT) {
+            size_t pair = --kept->first[kept->chosen[i]];
+            kept->pair_token[pair] = (uint32_t)(i / k);
+            kept->pair_place[pair] = (uint32_t)i;
+            kept->pair_weight[pair] = kept->weight[i];
+        }
+    }
+}
+
+static void expert_forward(struct skep_lm *lm, struct skep_lm_kept *kept, skep_real *values,
+                           size_t first, size_t count)
+{
+    size_t d = lm->config.dim;
+    size_t h = lm->config.hidden;
+    struct skep_lm_ffn ffn = ffn_of(&lm->config, values);
+    struct skep_rows rows = {count, d, kept->pair_token + first};
+    skep_real *in = kept->expert_in + first * d;
+    skep_real *pre = kept->slope + first * h;
+    skep_real *active = kept->active + first * h;
+    skep_real *out = kept->expert_out + first * d;
+    skep_affine_forward(rows, kept->mid_hat, ffn.norm, in);
+    skep_linear_forward((struct skep_linear){count, d, h}, in, ffn.up, 0, pre);
+    skep_gelu((struct skep_rows){count, h, NULL}, pre, ffn.up_bias, active);
+    skep_linear_forward((struct skep_linear){count, h, d}, active, ffn.down, 0, out);
+    skep_rows_combine(rows, out, ffn.down_bias, kept->pair_weight + first, lm->x);
+}
+
+void skep_experts_forward(struct skep_lm *lm, uint32_t layer)
+{
+    struct skep_lm_kept *kept = &lm->kept[layer];
+    size_t grid = skep_lm_grid(lm);
+    group(lm, kept);
+    for (size_t e = 0; e < grid; e++) {
+        size_t count = kept->first[e + 1] - kept->first[e];
+        if (count > 0) {
+            expert_forward(lm, kept, skep_lm_expert_at(lm, layer, e)->values, kept->first[e],
+                           count);
+        }
+    }
+}
+
+static void expert_backward(struct skep_lm *lm, const struct skep_lm_kept *kept,
+                            const struct skep_lm_expert *expert, size_t first, size_t count)
+{
+    size_t d = lm->config.dim;
+    size_t h = lm->config.hidden;
+    struct skep_lm_ffn ffn = ffn_of(&lm->config, expert->values);
+    struct skep_lm_ffn gradient = ffn_of(&lm->config, expert->gradients);
+    struct skep_rows pairs = {count, d, kept->pair_token + first};
+    struct skep_rows hidden = {count, h, NULL};
+    struct skep_linear up = {count, d, h};
+    struct skep_linear down = {count, h, d};
+    skep_real *dout = lm->dpair;
+    skep_real *din = lm->dpair_in;
+    skep_rows_combine_backward(pairs, lm->dx, kept->expert_out + first * d,
+                               kept->pair_weight + first, dout, lm->dpair_weight);
+    for (size_t i = 0; i < count; i++) {
+        lm->dweight[kept->pair_place[first + i]] = lm->dpair_weight[i];
+    }
+    skep_rows_sum(pairs, dout, gradient.down_bias);
+    skep_linear_weights(down, dout, kept->active + first * h, 0, gradient.down);
+    skep_linear_inputs(down, dout, ffn.down, 0, lm->dactive);
+    skep_multiply(kept->slope + first * h, count * h, lm->dactive);
+    skep_rows_sum(hidden, lm->dactive, gradient.up_bias);
+    skep_linear_weights(up, lm->dactive, kept->expert_in + first * d, 0, gradient.up);
+    skep_linear_inputs(up, lm->dactive, ffn.up, 0, din);
+    skep_affine_backward(pairs, din, kept->mid_hat, ffn.norm, lm->dhat, gradient.norm);
+}
+
+/* The weights' gradients are written whole; the vectors' are added to, so only those are cleared. */
+static void clear_vectors(const struct skep_model_config *config, skep_real *gradients)
+{
+    struct skep_lm_ffn ffn = ffn_of(config, gradients);
+    memset(ffn.norm.gain, 0, config->dim * sizeof *gradients);
+    memset(ffn.norm.bias, 0, config->dim * sizeof *gradients);
+    memset(ffn.up_bias, 0, config->hidden * sizeof *gradients);
+    memset(ffn.down_bias, 0, config->dim * sizeof *gradients);
+}
+
+void skep_experts_backward(struct skep_lm *lm, uint32_t layer)
+{
+    const struct skep_lm_kept *kept = &lm->kept[layer];
+    size_t grid = skep_lm_grid(lm);
+    for (size_t e = 0; e < grid; e++) {
+        struct skep_lm_expert *expert = skep_lm_expert_at(lm, layer, e);
+        size_t count = kept->first[e + 1] - kept->first[e];
+        if (count > 0) {
+            clear_vectors(&lm->config, expert->gradients);
+            expert_backward(lm, kept, expert, kept->first[e], count);
+            expert->gradient_squares = skep_sum_squares(expert->gradients, lm->expert_parameters);
+            expert->gradient_zero = false;
+        } else if (expert->values != NULL) {
+            if (!expert->gradient_zero) {
+                memset(expert->gradients, 0, lm->expert_parameters * sizeof *expert->gradients);
+            }
+            expert->gradient_squares = 0;
+            expert->gradient_zero = true;
+        }
+    }
+}
