@@ -1,0 +1,206 @@
+#!/usr/bin/python3
+"""What the real programs do with bytes they should not believe: one clear sentence, a defined status, nothing lost. Prints TAP."""
+import json
+import os
+import resource
+import socket
+import ssl
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import skep
+
+tap = skep.Tap()
+swarm = skep.Swarm(keepers=2, donors=0)
+UPDATE = "application/vnd.skep.update+json"
+
+
+def head(shard="trunk"):
+    return swarm.get(0, f"/v1/projects/{swarm.project}/head").json()["shards"][shard]
+
+
+def statement(key, body, **changed):
+    """An update statement for version 0 of the trunk that is right in everything but what is changed."""
+    fields = {"project": swarm.project, "shard": "trunk", "base_version": 0, "base_state": head()["root"], "donor": key.id,
+              "ticket": "0" * 64, "body": skep.sha256(body), "tokens": 1, "loss_first": 1.0, "loss_last": 1.0}
+    fields.update(changed)
+    return fields
+
+
+def post_update(file):
+    return swarm.post(0, f"/v1/projects/{swarm.project}/updates", file, headers={"Content-Type": "application/octet-stream"})
+
+
+def refused(answer, status, code, *words):
+    assert answer.status == status, (answer.status, answer.body)
+    found, message = answer.error()
+    assert found == code, (found, message)
+    assert message and "\n" not in message, message
+    for word in words:
+        assert word in message, (word, message)
+
+
+@tap.case
+def a_wrong_signature_is_refused_before_anything_else():
+    key = skep.Key()
+    envelope = key.envelope(UPDATE, statement(key, b"body"))
+    envelope["signatures"][0]["sig"] = skep.Key().envelope(UPDATE, b"other")["signatures"][0]["sig"]
+    refused(post_update(skep.update_file(envelope, b"body")), 400, "signature")
+
+
+@tap.case
+def a_statement_signed_by_somebody_else_is_refused():
+    key = skep.Key()
+    refused(post_update(skep.update_file(skep.Key().envelope(UPDATE, statement(key, b"body")), b"body")), 400, "signature")
+
+
+@tap.case
+def a_body_that_is_not_the_one_signed_is_refused():
+    key = skep.Key()
+    refused(post_update(skep.update_file(key.envelope(UPDATE, statement(key, b"body")), b"else")), 400, "hash")
+
+
+@tap.case
+def a_truncated_update_is_refused():
+    key = skep.Key()
+    whole = skep.update_file(key.envelope(UPDATE, statement(key, b"")), b"")
+    refused(post_update(whole), 400, "format")
+    refused(post_update(whole[:20]), 400, "format")
+    refused(post_update(b""), 400, "format")
+
+
+@tap.case
+def an_update_for_an_unknown_shard_is_refused():
+    key = skep.Key()
+    file = skep.update_file(key.envelope(UPDATE, statement(key, b"body", shard="ffn.9.9.9")), b"body")
+    refused(post_update(file), 404, "not-found", "ffn.9.9.9")
+
+
+@tap.case
+def an_update_from_the_future_or_a_wrong_base_is_refused():
+    key = skep.Key()
+    file = skep.update_file(key.envelope(UPDATE, statement(key, b"body", base_version=7)), b"body")
+    refused(post_update(file), 409, "state", "7")
+    file = skep.update_file(key.envelope(UPDATE, statement(key, b"body", base_state="ab" * 32)), b"body")
+    refused(post_update(file), 400, "hash")
+
+
+@tap.case
+def an_update_for_another_project_is_refused():
+    key = skep.Key()
+    file = skep.update_file(key.envelope(UPDATE, statement(key, b"body", project="cd" * 32)), b"body")
+    refused(post_update(file), 403, "refused")
+
+
+@tap.case
+def an_oversized_body_is_refused_without_being_read():
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_NONE
+    with socket.create_connection((swarm.keeper_host(0), skep.PORT), timeout=20) as plain:
+        with context.wrap_socket(plain) as connection:
+            path = f"/v1/projects/{swarm.project}/updates"
+            size = 1 << 40
+            connection.sendall(f"POST {path} HTTP/1.1\r\nHost: x\r\nContent-Length: {size}\r\n\r\n".encode() + b"x" * 1000)
+            answer = connection.recv(4096)
+    assert answer.startswith(b"HTTP/1.1 413"), answer
+
+
+@tap.case
+def a_chunk_with_a_wrong_hash_is_refused_and_an_unnamed_one_too():
+    manifest = json.loads(skep.base64.b64decode(swarm.get(0, f"/v1/projects/{swarm.project}/manifest").json()["payload"]))
+    chunk = manifest["data"]["train"]["chunks"][0]
+    refused(skep.request(swarm.keeper_host(0), "PUT", f"/v1/blobs/{chunk}", body=b"not it"), 400, "hash", chunk[:8])
+    stranger = skep.sha256(b"stranger")
+    refused(skep.request(swarm.keeper_host(0), "PUT", f"/v1/blobs/{stranger}", body=b"stranger"), 403, "refused")
+    right = swarm.get(0, f"/v1/blobs/{chunk}")
+    assert right.status == 200 and skep.sha256(right.body) == chunk
+
+
+@tap.case
+def ranges_are_honoured_or_refused():
+    path = f"/v1/projects/{swarm.project}/shards/trunk/versions/0/state"
+    whole = swarm.get(0, path).body
+    part = swarm.get(0, path, headers={"Range": "bytes=10-19"})
+    assert part.status == 206 and part.body == whole[10:20], part.status
+    beyond = swarm.get(0, path, headers={"Range": f"bytes={len(whole)}-"})
+    assert beyond.status == 416, beyond.status
+
+
+@tap.case
+def a_manifest_with_an_unknown_field_is_refused():
+    key = skep.Key()
+    envelope = swarm.get(0, f"/v1/projects/{swarm.project}/manifest").json()
+    manifest = json.loads(skep.base64.b64decode(envelope["payload"]))
+    manifest["project"] = key.id
+    manifest["colour"] = "blue"
+    answer = swarm.post(0, "/v1/projects", key.envelope("application/vnd.skep.manifest+json", manifest))
+    refused(answer, 400, "format", "colour")
+
+
+@tap.case
+def a_task_file_with_a_wrong_field_is_reported_by_line():
+    path = swarm.path("wrong.yaml")
+    with open(path, "w") as file:
+        file.write("name: wrong\ndata:\n  file: text\nmodel:\n  dim: 32\n  wheels: 4\n")
+    swarm.skep("project", "publish", path, "--keeper", f"{swarm.keeper_host(0)}:{skep.PORT}", status=4)
+    assert "wrong.yaml:6" in swarm.stderr and "wheels" in swarm.stderr, swarm.stderr
+    with open(path, "w") as file:
+        file.write("name: wrong\ndata:\n  file: text\nmodel:\n  route: sideways\n")
+    swarm.skep("project", "publish", path, "--keeper", f"{swarm.keeper_host(0)}:{skep.PORT}", status=4)
+    for word in ("wrong.yaml:5", "sideways", "document", "token"):
+        assert word in swarm.stderr, swarm.stderr
+
+
+@tap.case
+def what_is_not_there_is_a_404_and_a_wrong_method_a_405():
+    refused(swarm.get(0, "/v1/nothing"), 404, "not-found")
+    refused(swarm.get(0, f"/v1/projects/{'ab' * 32}/head"), 404, "not-found")
+    refused(swarm.get(0, f"/v1/projects/{swarm.project}/shards/trunk/versions/99"), 404, "not-found")
+    assert skep.request(swarm.keeper_host(0), "PUT", "/v1/health", body=b"x").status == 405
+
+
+@tap.case
+def a_port_in_use_ends_with_status_7_and_a_sentence():
+    command = [skep.program("skep-keeper"), "--dir", swarm.path("other"), "--no-dht",
+               "--listen", f"{swarm.keeper_host(0)}:{skep.PORT}"]
+    done = skep.subprocess.run(command, capture_output=True, timeout=20)
+    text = done.stderr.decode()
+    assert done.returncode == 7 and str(skep.PORT) in text, (done.returncode, text)
+    command[2] = swarm.path("keeper-0")
+    done = skep.subprocess.run(command, capture_output=True, timeout=20)
+    assert done.returncode == 7 and "keeper-0" in done.stderr.decode(), (done.returncode, done.stderr)
+
+
+@tap.case
+def keepers_that_do_not_answer_give_status_3_and_a_sentence():
+    nobody = f"{swarm.net}.250:{skep.PORT}"
+    swarm.skep("eval", "--project", swarm.project, "--bootstrap", nobody, status=3)
+    assert nobody.split(":")[0] in swarm.stderr or "keeper" in swarm.stderr, swarm.stderr
+
+
+@tap.case
+def a_full_disk_is_a_507_and_nothing_acknowledged_is_lost():
+    before = swarm.versions(1)
+    swarm.processes["keeper-1"].stop()
+    # No file of this process may grow beyond 40 kB: what a full disk looks like to it.
+    swarm.start_keeper(1, limits=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40960, 40960)))
+    key = skep.Key()
+    envelope = json.loads(json.dumps(swarm.get(1, f"/v1/projects/{swarm.project}/manifest").json()))
+    manifest = json.loads(skep.base64.b64decode(envelope["payload"]))
+    manifest["project"] = key.id
+    manifest["name"] = "x" * 60
+    answer = swarm.post(1, "/v1/projects", key.envelope("application/vnd.skep.manifest+json", manifest))
+    refused(answer, 507, "full")
+    assert swarm.get(1, "/v1/health").status == 200
+    swarm.processes["keeper-1"].stop()
+    swarm.start_keeper(1)
+    assert swarm.versions(1) == before
+    assert swarm.get(1, f"/v1/projects/{swarm.project}/manifest").json() == envelope
+
+
+with swarm:
+    result = tap.main()
+    if result:
+        swarm.end(keep=True)
+sys.exit(result)

@@ -1,0 +1,106 @@
+#!/usr/bin/python3
+"""The keeper against its description: every path and status of schemas/openapi.yaml that a client can provoke is asked for and the answer held against
+the schema; every path the keeper answers is in the description. Prints TAP."""
+import os
+import sys
+
+import jsonschema
+import yaml
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import skep
+
+tap = skep.Tap()
+swarm = skep.Swarm(keepers=2, donors=1)
+with open(os.path.join(skep.SOURCE, "schemas/openapi.yaml")) as file:
+    API = yaml.safe_load(file)
+asked = set()
+
+
+def resolve(node):
+    while "$ref" in node:
+        found = API
+        for part in node["$ref"].lstrip("#/").split("/"):
+            found = found[part]
+        node = found
+    return node
+
+
+def check(method, path, answer):
+    """The answer's status is described for this path, and its body fits."""
+    asked.add((path, method.lower()))
+    operation = API["paths"][path][method.lower()]
+    assert str(answer.status) in operation["responses"], f"{method} {path} answered {answer.status}: {answer.body[:200]}"
+    content = resolve(operation["responses"][str(answer.status)]).get("content", {})
+    kind = answer.headers.get("Content-Type", "").split(";")[0]
+    assert not content or kind in content, f"{method} {path}: {kind} is not among {list(content)}"
+    if kind == "application/json":
+        schema = dict(resolve(content[kind]["schema"]), components=API["components"])
+        jsonschema.validate(answer.json(), schema)
+
+
+def ask(method, path, status, body=None, query="", headers=None, **values):
+    values.setdefault("project", swarm.project)
+    real = path.format(**values) + query
+    answer = skep.request(swarm.keeper_host(0), method, real, body=body, headers=headers)
+    assert answer.status == status, f"{method} {real} answered {answer.status}, not {status}: {answer.body[:200]}"
+    check(method, path, answer)
+    return answer
+
+
+@tap.case
+def every_answer_fits_its_description():
+    skep.wait("a sealed version", lambda: swarm.versions(0) >= 1)
+    nothing = "ab" * 32
+    ask("GET", "/v1/health", 200)
+    ask("GET", "/v1/record", 200)
+    ask("GET", "/v1/directory", 200)
+    ask("GET", "/v1/status", 200)
+    ask("GET", "/v1/projects", 200)
+    records = ask("GET", "/v1/directory", 200).json()
+    ask("POST", "/v1/directory", 200, body=records)
+    ask("POST", "/v1/directory", 400, body="{")
+    manifest = ask("GET", "/v1/projects/{project}/manifest", 200)
+    ask("GET", "/v1/projects/{project}/manifest", 404, project=nothing)
+    ask("POST", "/v1/projects", 200, body=manifest.body)
+    ask("POST", "/v1/projects", 400, body="{}")
+    ask("GET", "/v1/projects/{project}/head", 200)
+    version = ask("GET", "/v1/projects/{project}/shards/{shard}/versions/{version}", 200, shard="trunk", version="latest").json()
+    ask("GET", "/v1/projects/{project}/shards/{shard}/versions/{version}", 200, shard="trunk", version="0")
+    ask("GET", "/v1/projects/{project}/shards/{shard}/versions/{version}", 404, shard="trunk", version="123456")
+    state = "/v1/projects/{project}/shards/{shard}/versions/{version}/state"
+    number = str(version["version"])
+    ask("GET", state, 200, shard="trunk", version=number)
+    ask("GET", state, 206, shard="trunk", version=number, headers={"Range": "bytes=0-7"})
+    ask("GET", state, 416, shard="trunk", version=number, headers={"Range": "bytes=999999999-"})
+    ask("GET", state, 404, shard="trunk", version="123456")
+    donor = swarm.status(0)["donors"][0]["donor"]
+    receipts = ask("GET", "/v1/projects/{project}/receipts", 200, query=f"?donor={donor}").json()["receipts"]
+    assert receipts
+    ask("GET", "/v1/projects/{project}/receipts", 400, query="?donor=me")
+    ask("POST", "/v1/projects/{project}/updates", 400, body=b"x")
+    ask("GET", "/v1/updates/{hash}", 404, hash=nothing)
+    import base64, json
+    chunk = json.loads(base64.b64decode(manifest.json()["payload"]))["data"]["train"]["chunks"][0]
+    data = ask("GET", "/v1/blobs/{hash}", 200, hash=chunk)
+    ask("GET", "/v1/blobs/{hash}", 206, hash=chunk, headers={"Range": "bytes=1-2"})
+    ask("GET", "/v1/blobs/{hash}", 404, hash=nothing)
+    ask("PUT", "/v1/blobs/{hash}", 200, hash=chunk, body=data.body)
+    ask("PUT", "/v1/blobs/{hash}", 400, hash=chunk, body=b"x")
+    ask("PUT", "/v1/blobs/{hash}", 403, hash=skep.sha256(b"x"), body=b"x")
+    ask("POST", "/v1/projects/{project}/messages", 200, body={"messages": []})
+    ask("POST", "/v1/projects/{project}/messages", 400, body="[")
+
+
+@tap.case
+def every_described_operation_was_asked_for():
+    described = {(path, method) for path, item in API["paths"].items() for method in item
+                 if method in ("get", "put", "post", "delete")}
+    assert described == asked, f"not asked for: {described - asked}; not described: {asked - described}"
+
+
+with swarm:
+    result = tap.main()
+    if result:
+        swarm.end(keep=True)
+sys.exit(result)
