@@ -2,6 +2,7 @@
  * HTTPS requests (libcurl), either one at a time or many at once on the loop. Connections are kept and reused per peer.
  * Certificates are not checked against any authority: if `pin` is given the server's public key must be exactly that one
  * (RFC 7469 pin from the keeper's signed record); without a pin the answer proves nothing and only signed content may be believed.
+ * Never through a proxy, never following redirects, TLS 1.2 or newer; a connection must stand within 5 s.
  */
 #ifndef SKEP_SYS_HTTP_CLIENT_H
 #define SKEP_SYS_HTTP_CLIENT_H
@@ -29,8 +30,10 @@ struct skep_http_request {
     bool ranged; /* ask for bytes range_first .. range_last (inclusive) */
     uint64_t range_first;
     uint64_t range_last;
-    uint64_t timeout_ms; /* whole exchange; 0: 30 s */
-    size_t limit;        /* largest answer; 0: SKEP_LIMIT_HTTP_BODY */
+    uint64_t
+        timeout_ms; /* whole exchange, from when it starts (not while it waits for its turn); 0: 30 s */
+    size_t limit; /* largest answer; 0: SKEP_LIMIT_HTTP_BODY */
+    bool plain;   /* HTTP without TLS, for unit tests and loopback only; pin must be NULL */
 };
 
 struct skep_http_answer {
@@ -49,9 +52,11 @@ typedef void (*skep_http_callback)(void *user, int result, const struct skep_htt
 struct skep_http_client *skep_http_client_new(struct skep_loop *loop, unsigned parallel);
 /* Cancels what runs (callbacks come with SKEP_ERR_CANCELLED) and frees. */
 void skep_http_client_free(struct skep_http_client *client);
+/* Starts a request; `request` and all it points to are copied. The callback comes exactly once and never from inside this call;
+ * it may send again (except after SKEP_ERR_CANCELLED), but not free the client. */
 void skep_http_send(struct skep_http_client *client, const struct skep_http_request *request,
                     skep_http_callback callback, void *user);
-/* One request, waiting for its answer. */
+/* One request, waiting for its answer, which the caller frees. The client may be used by one thread at a time. */
 int skep_http_call(struct skep_http_client *client, const struct skep_http_request *request,
                    struct skep_http_answer *ret_answer, struct skep_error *err);
 

@@ -1,6 +1,11 @@
 /*
  * The HTTPS server (GNU libmicrohttpd with GnuTLS) on the loop: one thread, epoll, slow clients time out, bodies are bounded and
  * arrive whole. Handlers run on the loop's thread and answer at once.
+ *
+ * What a client can make us hold is bounded three ways: a body by `body_limit` (413 beyond), all bodies under way together by
+ * SKEP_HTTP_BODIES times that (503 beyond), request line and headers by 32 KiB (431 or 414 beyond). A body that is cut off never
+ * reaches the handler. A client that sends or takes nothing for `timeout_s` is hung up on; so is one whose body, after that
+ * time, came slower than 1 KiB/s on average.
  */
 #ifndef SKEP_SYS_HTTP_SERVER_H
 #define SKEP_SYS_HTTP_SERVER_H
@@ -13,12 +18,14 @@
 #include "common/base/error.h"
 #include "common/sys/loop.h"
 
+#define SKEP_HTTP_BODIES 8u
+
 struct skep_http_server;
 
 /* What came. Borrowed for the duration of the handler. */
 struct skep_http_exchange {
-    const char *method;
-    const char *path; /* decoded, without query */
+    const char *method; /* HEAD comes as GET; the server leaves the body out */
+    const char *path;   /* decoded, without query */
     const uint8_t *body;
     size_t body_size;
     bool ranged; /* a single satisfiable-looking "bytes=a-b", "bytes=a-" was sent */
@@ -31,7 +38,7 @@ struct skep_http_exchange {
 /* Value of a query parameter or NULL. */
 const char *skep_http_query(const struct skep_http_exchange *exchange, const char *key);
 
-/* What goes back. Starts as status 500 without a body. The server frees the body. */
+/* What goes back. Starts as status 500 without a body. The server frees the body and closes the file. */
 struct skep_http_reply {
     int status;
     const char *content_type; /* static text; NULL: application/json */
@@ -40,6 +47,10 @@ struct skep_http_reply {
     uint64_t range_first;
     uint64_t range_last;
     uint64_t range_total;
+    bool has_file; /* instead of a body: file_size bytes of this descriptor from file_first */
+    int file;
+    uint64_t file_first;
+    uint64_t file_size;
 };
 
 typedef void (*skep_http_handler)(void *user, const struct skep_http_exchange *exchange,
@@ -48,6 +59,15 @@ typedef void (*skep_http_handler)(void *user, const struct skep_http_exchange *e
 /* Sets a reply that carries bytes first..last of `data` as 206, or all of it as 200, or 416 if the range is outside. */
 void skep_http_reply_ranged(const struct skep_http_exchange *exchange, const void *data,
                             size_t size, struct skep_http_reply *reply);
+
+/* The same from a file, which is read as the client takes it and so needs no memory. Later changes of the name (replace,
+ * delete) do not matter. SKEP_ERR_NOT_FOUND or SKEP_ERR_IO if it cannot be opened; the reply is then untouched. */
+int skep_http_reply_file(const struct skep_http_exchange *exchange, const char *path,
+                         struct skep_http_reply *reply, struct skep_error *err);
+
+/* Sets {"error":{"code":..,"message":..}}, the form of all errors of the API, with the given status. */
+void skep_http_reply_error(struct skep_http_reply *reply, int status, const char *code,
+                           const char *message);
 
 struct skep_http_server_options {
     const char *host;     /* numeric address to bind */
