@@ -1,1 +1,1 @@
-# nothing yet
+EXTRA_DIST += schemas/update.md schemas/vectors/update-body.hex schemas/vectors/update-file.hex

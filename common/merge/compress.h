@@ -4,7 +4,7 @@
  *   tiles of 64x64; of each the k largest |e|; values coded by a 4-entry codebook (2 bits)
  *   e <- e - what was sent
  * Ties in |e| go to the lower index. The codebook comes from the sent values of the tensor: bins of width 1.5 sigma around their
- * mean, each entry the mean of its bin (an empty bin gets its centre), sorted ascending.
+ * mean, each entry the mean of its bin (an empty bin gets its centre, within the values sent), sorted ascending.
  */
 #ifndef SKEP_MERGE_COMPRESS_H
 #define SKEP_MERGE_COMPRESS_H

@@ -1,3 +1,5 @@
 noinst_LIBRARIES += common/merge/libskep-merge.a
 common_merge_libskep_merge_a_SOURCES =
+common_merge_libskep_merge_a_SOURCES += common/merge/compress.c common/merge/compress.h
+common_merge_libskep_merge_a_SOURCES += common/merge/merge.c common/merge/merge.h
 EXTRA_DIST += common/merge/README.md
