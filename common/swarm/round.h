@@ -13,8 +13,13 @@
  * attempt among them. So two different versions v+1 cannot both be sealed while keepers crash, restart, and lose or delay
  * messages; keepers that lie are for the Byzantine agreement that will replace this machine. Statements and the hash chain stay.
  *
- * When to close: as soon as as many updates wait as the last version merged (at least least_updates), or window_ms after the
- * first. attempt a is started by its owner attempt_ms * a after the window's end.
+ * When to close: as soon as as many updates wait as the last version merged (at least least_updates; 2 when none is known, as at
+ * the start), or window_ms after the first. Attempt 0 begins when the list closes, or when another keeper's message draws us in;
+ * attempt a lasts SKEP_ROUND_ATTEMPT_MS * min(a + 1, 8), so that slow merges find room, and a message of a later attempt pulls
+ * everyone into it. So keepers whose clocks differ end up in the same attempt. If nothing is left to agree on, we wait again.
+ *
+ * If an action cannot be carried out (a full disk), none after it may be: free the machine and later make a new one from what the
+ * disk holds, as after a crash. Both are the same to the others.
  *
  * A list holds at most one update per donor (the newest base version, then the smallest hash), none that one of the last versions
  * already merged, at most most_updates (smallest staleness, then smallest hash), sorted by hash.
@@ -57,11 +62,13 @@ struct skep_round_memory {
 
 enum skep_round_action_kind {
     SKEP_ROUND_MERGE, /* merge `list` onto the head; answer with skep_round_merged() */
-    SKEP_ROUND_FETCH, /* get update `hash` from keeper `peer`; answer with skep_round_add() once it is admitted */
+    SKEP_ROUND_FETCH, /* get update `hash` from keeper `peer`; answer with skep_round_add() once it is admitted. Asked again, in turn
+                         of different peers, until then */
     SKEP_ROUND_PERSIST, /* write `memory` to disk before doing any later action */
     SKEP_ROUND_SEND, /* send `message` (unsigned; the host signs) to `peer`, or to all others of the set if to_all */
     SKEP_ROUND_COMMIT, /* version sealed: store `envelope`, and as its state the merge of `list`; then skep_round_sealed() */
-    SKEP_ROUND_CATCH_UP, /* `peer` has a newer version than ours: fetch seals and state, then skep_round_sealed() */
+    SKEP_ROUND_CATCH_UP, /* `peer` has a newer version than ours: fetch seals and state, then skep_round_sealed(). Asked again
+                            every SKEP_ROUND_RESEND_MS while it is needed: one at a time is enough */
     SKEP_ROUND_ANSWER_SEALED, /* `peer` asks about `version`, which we know sealed: send it the seal */
 };
 
@@ -97,12 +104,13 @@ void skep_round_merged(struct skep_round *round, uint64_t base,
 void skep_round_receive(struct skep_round *round, const struct skep_message *message,
                         uint64_t now_ms);
 /* The host has stored this seal and its state as the new head (by COMMIT or CATCH_UP). `expected` updates next time: those of the
- * seal. */
+ * seal. After a CATCH_UP over several versions call it for each seal, oldest first, so that `recent` stays whole; it never starts
+ * anything itself but asks for a tick (deadline 0). */
 void skep_round_sealed(struct skep_round *round, const struct skep_seal *seal,
                        const struct skep_hash *payload_hash, uint64_t now_ms);
 void skep_round_tick(struct skep_round *round, uint64_t now_ms);
 
-/* When tick should be called next; UINT64_MAX for never. */
+/* When tick should be called next; 0 for at once, UINT64_MAX for never. To be asked after every event. */
 uint64_t skep_round_deadline(const struct skep_round *round);
 /* The next action, or false. The caller frees it with skep_round_action_done(). Actions are carried out in order. */
 bool skep_round_take(struct skep_round *round, struct skep_round_action *ret_action);
@@ -110,5 +118,7 @@ void skep_round_action_done(struct skep_round_action *action);
 
 uint64_t skep_round_version(const struct skep_round *round);
 size_t skep_round_waiting(const struct skep_round *round);
+/* How many lists gave another state here than their proposer said: a fault of one of the two, worth a line in the log. */
+size_t skep_round_disagreements(const struct skep_round *round);
 
 #endif

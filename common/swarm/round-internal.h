@@ -1,0 +1,212 @@
+/*
+ * The inside of the round machine, shared by its files only.
+ *
+ *   round.c          events in, deadlines out, sealing; the order in which things are tried
+ *   round-agree.c    the agreement: leading, promising, voting, committing
+ *   round-lists.c    updates held, lists chosen, merges and fetches asked for
+ *   round-actions.c  the queue of actions and the messages in them
+ *
+ * After every event skep_round_advance() tries each thing that could now be done. So no order of arrival is special: a handler only
+ * notes what it was told.
+ */
+#ifndef SKEP_SWARM_ROUND_INTERNAL_H
+#define SKEP_SWARM_ROUND_INTERNAL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/swarm/round.h"
+
+#define SKEP_ROUND_MERGES                                                                          \
+    16 /* results remembered for one base; a round needs one, and one more for each other list */
+#define SKEP_ROUND_FETCHES (2 * SKEP_LIMIT_UPDATES_PER_ROUND)
+
+/* An update in hand. `bad`: its merge failed here; it is not proposed again. */
+struct skep_round_held {
+    struct skep_round_update update;
+    bool bad;
+};
+
+struct skep_round_list {
+    size_t count;
+    struct skep_round_update items[SKEP_LIMIT_UPDATES_PER_ROUND]; /* by hash, rising */
+};
+
+enum skep_round_merge_state {
+    SKEP_ROUND_MISSING, /* updates are not here yet; they are being fetched */
+    SKEP_ROUND_MERGING, /* the host was asked */
+    SKEP_ROUND_MERGED,
+    SKEP_ROUND_FAILED, /* cannot be merged, or says of an update what is not so */
+};
+
+struct skep_round_merge {
+    struct skep_hash list; /* SHA-256 over the update hashes */
+    enum skep_round_merge_state state;
+    struct skep_hash root;
+};
+
+struct skep_round_fetch {
+    struct skep_hash hash;
+    uint64_t again_ms;
+    uint32_t tries;
+};
+
+/* A seal payload that was proposed or voted for in an attempt, checked against everything but the merge. */
+struct skep_round_proposal {
+    bool known;
+    bool doubted; /* the merge gave another root: counted once */
+    uint32_t attempt;
+    struct skep_buffer payload;
+    struct skep_hash hash; /* of the payload */
+    struct skep_hash state;
+    struct skep_round_list list;
+};
+
+/* The newest vote of one keeper. Its signature can be checked once the payload is known. */
+struct skep_round_ballot {
+    bool given;
+    uint32_t attempt;
+    struct skep_hash seal;
+    struct skep_signature signature;
+};
+
+/* What the leader of `attempt` has gathered. */
+struct skep_round_lead {
+    bool prepared;
+    bool promised[SKEP_LIMIT_KEEPERS];
+    size_t promise_count;
+    struct skep_round_proposal best; /* vote of the highest attempt among the promises, if any */
+    size_t best_from;
+    bool has_list;
+    struct skep_round_list list;
+};
+
+/* A seal of our next version that someone else assembled. */
+struct skep_round_news {
+    bool known;
+    size_t from;
+    uint32_t tries; /* of catching up */
+    uint64_t since_ms;
+    struct skep_envelope envelope;
+    struct skep_hash state;
+    struct skep_round_list list;
+};
+
+struct skep_round {
+    const struct skep_manifest *manifest;
+    struct skep_shard shard;
+    const struct skep_key *key;
+    struct skep_replicas replicas;
+    size_t me; /* place in replicas */
+    struct skep_round_memory memory;
+
+    struct skep_round_held *held;
+    size_t held_count;
+    struct skep_round_update *recent; /* merged in the last versions */
+    size_t recent_count;
+    struct skep_round_merge merges[SKEP_ROUND_MERGES]; /* onto memory.version */
+    size_t merge_count;
+    struct skep_round_fetch fetches[SKEP_ROUND_FETCHES];
+    size_t fetch_count;
+    size_t expected; /* updates that close the window early */
+    size_t most;     /* longest list we propose: smaller after a merge that failed */
+
+    bool window_open;
+    uint64_t window_ms; /* when it opened */
+    uint64_t wake_ms;   /* when it ends; UINT64_MAX once it has */
+    bool agreeing;
+    bool timed; /* attempt_ms and resend_ms are set: not yet after a restart, which knows no time */
+    uint32_t attempt;
+    uint64_t attempt_ms; /* when we entered it */
+    uint64_t resend_ms;  /* when to resend */
+    bool due;            /* something may be done as soon as tick is called */
+
+    struct skep_round_lead lead;
+    struct skep_round_proposal proposal; /* of the highest attempt seen */
+    struct skep_round_ballot ballots[SKEP_LIMIT_KEEPERS];
+    struct skep_round_news news;
+    bool committing; /* COMMIT was asked; nothing moves until skep_round_sealed() */
+    bool announce;   /* we led: tell the others once it is stored */
+    struct skep_envelope announcement;
+
+    uint64_t sealed_ms;                           /* when the newest version was */
+    uint64_t answer_after_ms[SKEP_LIMIT_KEEPERS]; /* not to answer a peer too often */
+    uint64_t catch_up_after_ms;
+    size_t disagreements;
+
+    struct skep_round_action *actions; /* queue: actions[first .. first + count) */
+    size_t action_first;
+    size_t action_count;
+    size_t action_capacity;
+};
+
+/* round.c */
+void skep_round_advance(struct skep_round *round, uint64_t now_ms);
+/* Joins the agreement on version + 1 if we are not in it, and in attempt `attempt` at least. */
+void skep_round_follow(struct skep_round *round, uint32_t attempt, uint64_t now_ms);
+
+/* round-lists.c */
+size_t skep_round_least(const struct skep_round *round);
+/* The list we would propose now, sorted by hash; empty if there is nothing to merge. */
+void skep_round_select(const struct skep_round *round, struct skep_round_list *ret_list);
+/* Whether an update of this donor for this base was merged lately. */
+bool skep_round_is_recent(const struct skep_round *round, const struct skep_peer_id *donor,
+                          uint64_t base_version);
+const struct skep_round_held *skep_round_find(const struct skep_round *round,
+                                              const struct skep_hash *hash);
+void skep_round_hold(struct skep_round *round, const struct skep_round_update *update);
+/* Forgets updates that were merged or have become too old. */
+void skep_round_prune(struct skep_round *round);
+/* Adds a seal's receipts to `recent` and drops those that no admissible update could repeat. */
+void skep_round_remember(struct skep_round *round, const struct skep_seal *seal);
+/* Where the merge of `list` onto the head stands; asks for what it lacks (missing updates from keeper `from` first). */
+enum skep_round_merge_state skep_round_ensure(struct skep_round *round,
+                                              const struct skep_round_list *list, size_t from,
+                                              uint64_t now_ms, struct skep_hash *ret_root);
+struct skep_round_merge *skep_round_merge_of(struct skep_round *round,
+                                             const struct skep_round_update *list, size_t count);
+struct skep_round_merge *skep_round_merge_add(struct skep_round *round,
+                                              const struct skep_round_update *list, size_t count);
+/* Our own list could not be merged: propose a shorter one, or without its first update. */
+void skep_round_shrink(struct skep_round *round, const struct skep_round_list *list);
+
+/* round-agree.c */
+size_t skep_round_place(const struct skep_round *round, const struct skep_peer_id *keeper);
+size_t skep_round_leader(const struct skep_round *round, uint32_t attempt);
+void skep_round_enter(struct skep_round *round, uint32_t attempt, uint64_t now_ms);
+/* Forgets all that belongs to one version's agreement. */
+void skep_round_forget(struct skep_round *round);
+/* Takes up our last vote after a restart; one that is not for version + 1 is dropped. */
+void skep_round_restore(struct skep_round *round);
+void skep_round_lead(struct skep_round *round, uint64_t now_ms);
+void skep_round_vote(struct skep_round *round, uint64_t now_ms);
+void skep_round_commit(struct skep_round *round, uint64_t now_ms);
+void skep_round_resend(struct skep_round *round);
+/* Asks the host to fetch newer seals from that keeper; false if it was asked just before. */
+bool skep_round_catch_up(struct skep_round *round, size_t from, uint64_t now_ms);
+void skep_round_on_prepare(struct skep_round *round, const struct skep_message *message,
+                           size_t from, uint64_t now_ms);
+void skep_round_on_promise(struct skep_round *round, const struct skep_message *message,
+                           size_t from);
+void skep_round_on_propose(struct skep_round *round, const struct skep_message *message,
+                           size_t from, uint64_t now_ms);
+void skep_round_on_vote(struct skep_round *round, const struct skep_message *message, size_t from,
+                        uint64_t now_ms);
+void skep_round_on_sealed(struct skep_round *round, const struct skep_message *message, size_t from,
+                          uint64_t now_ms);
+
+/* round-actions.c */
+struct skep_round_action *skep_round_push(struct skep_round *round,
+                                          enum skep_round_action_kind kind);
+void skep_round_push_persist(struct skep_round *round);
+void skep_round_push_list(struct skep_round *round, enum skep_round_action_kind kind,
+                          const struct skep_round_list *list);
+/* `to` is a place in the replica set, or SIZE_MAX for all others. The queued message, to be filled in; NULL if nobody is there. */
+struct skep_message *skep_round_push_send(struct skep_round *round, enum skep_message_kind kind,
+                                          uint32_t attempt, size_t to);
+void skep_round_send_proposal(struct skep_round *round, size_t to);
+void skep_round_send_vote(struct skep_round *round, size_t to);
+void skep_round_copy_envelope(const struct skep_envelope *from, struct skep_envelope *to);
+
+#endif
