@@ -53,6 +53,9 @@ int skep_json_get_array(const struct skep_json *object, const char *what, const 
 size_t skep_json_array_size(const struct skep_json *array);
 /* Item i, or NULL beyond the end. */
 const struct skep_json *skep_json_array_at(const struct skep_json *array, size_t i);
+/* Item i as an integer; false beyond the end, for any other type and out of the bounds, *ret_value untouched. */
+bool skep_json_integer_at(const struct skep_json *array, size_t i, int64_t least, int64_t most,
+                          int64_t *ret_value);
 /* The text of a string value, or NULL if it is none. */
 const char *skep_json_text(const struct skep_json *value);
 /* Walks an object's members: start with NULL; the next key, or NULL at the end. *ret_value is borrowed. */
