@@ -54,13 +54,15 @@ void skep_round_push_persist(struct skep_round *round)
                        round->memory.vote_payload.size);
 }
 
-void skep_round_push_list(struct skep_round *round, enum skep_round_action_kind kind,
-                          const struct skep_round_list *list)
+struct skep_round_action *skep_round_push_list(struct skep_round *round,
+                                               enum skep_round_action_kind kind,
+                                               const struct skep_round_list *list)
 {
     struct skep_round_action *action = skep_round_push(round, kind);
     action->list_count = list->count;
     action->list = skep_alloc(list->count, sizeof(list->items[0]));
     memcpy(action->list, list->items, list->count * sizeof(list->items[0]));
+    return action;
 }
 
 struct skep_message *skep_round_push_send(struct skep_round *round, enum skep_message_kind kind,

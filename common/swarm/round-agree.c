@@ -100,6 +100,7 @@ static int read_proposal(const struct skep_round *round, const void *payload, si
         proposal->payload = copy;
         proposal->hash = skep_hash_of(payload, size);
         proposal->state = seal.state;
+        proposal->link = skep_seal_hash(&seal);
         list_of(&seal, &proposal->list);
     }
     skep_seal_done(&seal);
@@ -380,10 +381,11 @@ static size_t count_ballots(const struct skep_round *round)
 
 /* Takes the envelope. */
 static void push_commit(struct skep_round *round, const struct skep_round_list *list,
-                        struct skep_envelope *take_envelope)
+                        const struct skep_hash *link, struct skep_envelope *take_envelope)
 {
-    skep_round_push_list(round, SKEP_ROUND_COMMIT, list);
-    round->actions[round->action_first + round->action_count - 1].envelope = *take_envelope;
+    struct skep_round_action *action = skep_round_push_list(round, SKEP_ROUND_COMMIT, list);
+    action->hash = *link;
+    action->envelope = *take_envelope;
     memset(take_envelope, 0, sizeof(*take_envelope));
     round->committing = true;
 }
@@ -396,7 +398,7 @@ static void commit_news(struct skep_round *round, uint64_t now_ms)
     enum skep_round_merge_state state =
         skep_round_ensure(round, &news->list, news->from, now_ms, &root);
     if (state == SKEP_ROUND_MERGED && skep_hash_equal(&root, &news->state)) {
-        push_commit(round, &news->list, &news->envelope);
+        push_commit(round, &news->list, &news->link, &news->envelope);
     } else if (state == SKEP_ROUND_MERGED || state == SKEP_ROUND_FAILED ||
                (state == SKEP_ROUND_MISSING &&
                 now_ms >= news->since_ms + 2 * SKEP_ROUND_RESEND_MS)) {
@@ -430,7 +432,7 @@ void skep_round_commit(struct skep_round *round, uint64_t now_ms)
         if (round->announce) {
             skep_round_copy_envelope(&envelope, &round->announcement);
         }
-        push_commit(round, &round->proposal.list, &envelope);
+        push_commit(round, &round->proposal.list, &round->proposal.link, &envelope);
     }
     skep_envelope_done(&envelope);
 }
@@ -556,8 +558,9 @@ void skep_round_on_sealed(struct skep_round *round, const struct skep_message *m
                           uint64_t now_ms)
 {
     struct skep_seal seal = {0};
+    struct skep_hash link;
     if (round->news.known ||
-        skep_seal_open(&message->sealed, round->manifest, &seal, NULL, NULL) != 0) {
+        skep_seal_open(&message->sealed, round->manifest, &seal, &link, NULL) != 0) {
         return;
     }
     if (skep_shard_equal(&seal.shard, &round->shard) && seal.version == message->version) {
@@ -570,6 +573,7 @@ void skep_round_on_sealed(struct skep_round *round, const struct skep_message *m
             round->news.from = from;
             round->news.since_ms = now_ms;
             round->news.state = seal.state;
+            round->news.link = link;
             skep_round_copy_envelope(&message->sealed, &round->news.envelope);
             list_of(&seal, &round->news.list);
         }

@@ -59,6 +59,7 @@ struct skep_round_proposal {
     uint32_t attempt;
     struct skep_buffer payload;
     struct skep_hash hash; /* of the payload */
+    struct skep_hash link; /* skep_seal_hash() */
     struct skep_hash state;
     struct skep_round_list list;
 };
@@ -89,6 +90,7 @@ struct skep_round_news {
     uint32_t tries; /* of catching up */
     uint64_t since_ms;
     struct skep_envelope envelope;
+    struct skep_hash link;
     struct skep_hash state;
     struct skep_round_list list;
 };
@@ -200,8 +202,9 @@ void skep_round_on_sealed(struct skep_round *round, const struct skep_message *m
 struct skep_round_action *skep_round_push(struct skep_round *round,
                                           enum skep_round_action_kind kind);
 void skep_round_push_persist(struct skep_round *round);
-void skep_round_push_list(struct skep_round *round, enum skep_round_action_kind kind,
-                          const struct skep_round_list *list);
+struct skep_round_action *skep_round_push_list(struct skep_round *round,
+                                               enum skep_round_action_kind kind,
+                                               const struct skep_round_list *list);
 /* `to` is a place in the replica set, or SIZE_MAX for all others. The queued message, to be filled in; NULL if nobody is there. */
 struct skep_message *skep_round_push_send(struct skep_round *round, enum skep_message_kind kind,
                                           uint32_t attempt, size_t to);

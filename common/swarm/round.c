@@ -7,6 +7,7 @@
 
 #include "common/base/alloc.h"
 #include "common/swarm/round-internal.h"
+#include "common/swarm/statement.h"
 
 /* An attempt lasts longer the more have failed, up to this many times SKEP_ROUND_ATTEMPT_MS: merges that take longer than the first
  * attempt must be able to finish in a later one. */
@@ -253,6 +254,9 @@ void skep_round_sealed(struct skep_round *round, const struct skep_seal *seal,
     if (seal->version <= round->memory.version) {
         return;
     }
+    /* A host that stores another hash would be alone on its chain after the first seal of a later attempt. */
+    struct skep_hash link = skep_seal_hash(seal);
+    assert(skep_hash_equal(payload_hash, &link));
     struct skep_envelope announcement = round->announcement;
     memset(&round->announcement, 0, sizeof(round->announcement));
     bool told = !round->announce || seal->version != round->memory.version + 1;

@@ -11,7 +11,8 @@
  * nothing above, only for a list whose merge it recomputed to the same state root, and writes promise or vote to disk before it
  * is sent. A leader of attempt > 0 collects promises of a majority and must propose again the list voted for in the highest
  * attempt among them. So two different versions v+1 cannot both be sealed while keepers crash, restart, and lose or delay
- * messages; keepers that lie are for the Byzantine agreement that will replace this machine. Statements and the hash chain stay.
+ * messages. One list may be sealed in two attempts, which is why the hash chain leaves the attempt out (skep_seal_hash()). Keepers
+ * that lie are for the Byzantine agreement that will replace this machine. Statements and the hash chain stay.
  *
  * When to close: as soon as as many updates wait as the last version merged (at least least_updates; 2 when none is known, as at
  * the start), or window_ms after the first. Attempt 0 begins when the list closes, or when another keeper's message draws us in;
@@ -52,9 +53,10 @@ struct skep_round_update {
 
 /* What survives a restart; the host stores it when an action says so. */
 struct skep_round_memory {
-    uint64_t version;      /* newest sealed */
-    struct skep_hash head; /* SHA-256 of its seal's payload (manifest's for 0) */
-    uint32_t promised;     /* for version + 1: lowest attempt still open to a vote */
+    uint64_t version; /* newest sealed */
+    struct skep_hash
+        head;          /* skep_seal_hash() of its seal; SHA-256 of the manifest's payload for 0 */
+    uint32_t promised; /* for version + 1: lowest attempt still open to a vote */
     bool has_vote;
     uint32_t vote_attempt;
     struct skep_buffer vote_payload; /* seal payload voted for */
@@ -66,7 +68,8 @@ enum skep_round_action_kind {
                          of different peers, until then */
     SKEP_ROUND_PERSIST, /* write `memory` to disk before doing any later action */
     SKEP_ROUND_SEND, /* send `message` (unsigned; the host signs) to `peer`, or to all others of the set if to_all */
-    SKEP_ROUND_COMMIT, /* version sealed: store `envelope`, and as its state the merge of `list`; then skep_round_sealed() */
+    SKEP_ROUND_COMMIT, /* version sealed: store `envelope` under `hash` (its skep_seal_hash()), and as its state the merge of `list`;
+                          then skep_round_sealed() */
     SKEP_ROUND_CATCH_UP, /* `peer` has a newer version than ours: fetch seals and state, then skep_round_sealed(). Asked again
                             every SKEP_ROUND_RESEND_MS while it is needed: one at a time is enough */
     SKEP_ROUND_ANSWER_SEALED, /* `peer` asks about `version`, which we know sealed: send it the seal */
@@ -104,7 +107,7 @@ void skep_round_merged(struct skep_round *round, uint64_t base,
 void skep_round_receive(struct skep_round *round, const struct skep_message *message,
                         uint64_t now_ms);
 /* The host has stored this seal and its state as the new head (by COMMIT or CATCH_UP). `expected` updates next time: those of the
- * seal. After a CATCH_UP over several versions call it for each seal, oldest first, so that `recent` stays whole; it never starts
+ * seal. After a CATCH_UP over several versions call it for each seal, oldest first, so that `recent` stays whole; `payload_hash` is its skep_seal_hash(), as skep_seal_open() gives it; it never starts
  * anything itself but asks for a tick (deadline 0). */
 void skep_round_sealed(struct skep_round *round, const struct skep_seal *seal,
                        const struct skep_hash *payload_hash, uint64_t now_ms);

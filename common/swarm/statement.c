@@ -1,5 +1,6 @@
 #include "common/swarm/statement.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "common/crypto/hash.h"
@@ -228,6 +229,16 @@ static int check_seal(const struct skep_envelope *envelope, const struct skep_ma
     return check_quorum(envelope, manifest, &seal->shard, err);
 }
 
+struct skep_hash skep_seal_hash(const struct skep_seal *seal)
+{
+    struct skep_seal link = *seal; /* borrows the receipts */
+    link.attempt = 0;
+    char *text = skep_seal_encode(&link);
+    struct skep_hash hash = skep_hash_of(text, strlen(text));
+    free(text);
+    return hash;
+}
+
 int skep_seal_open(const struct skep_envelope *envelope, const struct skep_manifest *manifest,
                    struct skep_seal *ret_seal, struct skep_hash *ret_hash, struct skep_error *err)
 {
@@ -255,7 +266,7 @@ int skep_seal_open(const struct skep_envelope *envelope, const struct skep_manif
     }
     *ret_seal = seal;
     if (ret_hash != NULL) {
-        *ret_hash = skep_hash_of(envelope->payload.data, envelope->payload.size);
+        *ret_hash = skep_seal_hash(ret_seal);
     }
     return 0;
 }

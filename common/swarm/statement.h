@@ -37,7 +37,11 @@ int skep_record_open(const struct skep_envelope *envelope, int64_t now_s,
 /* Signed by the sender it names. */
 int skep_message_open(const struct skep_envelope *envelope, struct skep_message *ret_message,
                       struct skep_error *err);
-/* Signed by at least a majority of the shard's replica set under this manifest. */
+/* A seal's name in the hash chain (`previous` of the next one, the beacon of tickets): SHA-256 of its payload with `attempt` written
+ * as 0. The agreement may seal the same list in two attempts, when the first majority was not heard of: two payloads, one link. */
+struct skep_hash skep_seal_hash(const struct skep_seal *seal);
+/* Signed by at least a majority of the shard's replica set under this manifest. *ret_hash (may be NULL) is skep_seal_hash(): use
+ * it, not SHA-256 of the payload, wherever a version's payload hash is stored or compared. */
 int skep_seal_open(const struct skep_envelope *envelope, const struct skep_manifest *manifest,
                    struct skep_seal *ret_seal, struct skep_hash *ret_hash, struct skep_error *err);
 #endif

@@ -1,6 +1,6 @@
 /*
  * Tickets and slices: the donor does not choose its data. ticket = SHA-256("skep-ticket" || beacon || donor || base version),
- * where the beacon is the payload hash of the trunk's newest seal (the manifest's at version 0) and the base version is the
+ * where the beacon is skep_seal_hash() of the trunk's newest seal (the manifest's payload hash at version 0) and the base version is the
  * trunk's. The ticket seeds the order of the batches and picks the slice's chunks, so a job can be repeated by anyone.
  */
 #ifndef SKEP_SWARM_TICKET_H

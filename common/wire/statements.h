@@ -74,7 +74,7 @@ struct skep_seal {
     uint64_t version; /* 1 and up; version 0 follows from the manifest */
     uint32_t attempt; /* ballot of the agreement in which it was voted */
     struct skep_hash
-        previous; /* SHA-256 of the previous seal's payload; of the manifest's payload for version 1 */
+        previous; /* skep_seal_hash() of the previous seal (swarm/statement.h); SHA-256 of the manifest's payload for version 1 */
     struct skep_hash state; /* root hash of the state after the merge (wire/chunks.h) */
     size_t receipt_count;   /* sorted by update hash */
     struct skep_receipt *receipts;
