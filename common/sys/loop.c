@@ -72,8 +72,10 @@ static void close_if_ours(uv_handle_t *handle, void *arg)
         uv_close(handle, NULL);
     } else if (handle->type == UV_TIMER || handle->type == UV_SIGNAL) {
         uv_close(handle, on_closed_free);
+    } else {
+        /* A child that was killed closes itself when its end is seen. */
+        assert(handle->type == UV_PROCESS && "a server or client was not closed before its loop");
     }
-    /* A child that was killed closes itself when its end is seen; anything else is a server somebody forgot to close. */
 }
 
 void skep_loop_free(struct skep_loop *loop)

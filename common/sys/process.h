@@ -9,10 +9,12 @@
 #include "common/base/error.h"
 #include "common/sys/loop.h"
 
+#define SKEP_PROCESS_LINE 65536u
+
 struct skep_process;
 
 typedef void (*skep_process_line)(void *user, const char *line);
-/* exit_status >= 0, or -signal. Called once, after the last line. */
+/* exit_status >= 0, or -signal. Called once, after the last line. It may free the process. */
 typedef void (*skep_process_exit)(void *user, int exit_status);
 
 struct skep_process_options {
@@ -20,22 +22,25 @@ struct skep_process_options {
         *arguments; /* NULL-terminated; [0] is the program, looked up in PATH if it has no slash */
     const char *const *environment; /* NULL-terminated extra NAME=value, may be NULL */
     const char *stderr_path;        /* file to append stderr to; NULL: inherited */
-    skep_process_line on_line;      /* stdout lines; NULL: stdout goes where stderr goes */
+    skep_process_line
+        on_line; /* stdout lines, without the newline, cut at SKEP_PROCESS_LINE; NULL: stdout goes where stderr goes */
     skep_process_exit on_exit;
     void *user;
 };
 
+/* SKEP_ERR_NOT_FOUND if there is no such program, else SKEP_ERR_IO; the sentence names it. stdin is /dev/null. */
 int skep_process_start(struct skep_loop *loop, const struct skep_process_options *options,
                        struct skep_process **ret_process, struct skep_error *err);
 pid_t skep_process_id(const struct skep_process *process);
 bool skep_process_running(const struct skep_process *process);
 void skep_process_signal(struct skep_process *process, int signal_number);
-/* Forgets it; a child still running is killed. No more callbacks. */
+/* Forgets it; a child still running is killed (SIGKILL) and its end is awaited by the loop. No more callbacks. */
 void skep_process_free(struct skep_process *process);
 
-/* Folder of the running executable; the caller frees. Programs of Skep find each other beside it (or in ../libexec/skep). */
+/* Folder of the running executable; the caller frees. */
 char *skep_process_own_folder(void);
-/* Full path of one of Skep's programs, by name: beside us, else in the build tree's or installation's libexec; caller frees. */
+/* Full path of one of Skep's programs, by name; the caller frees. Looked for beside us, in the build tree's client and server
+ * folders, in the folders of the installation. If it is nowhere the name itself comes back, to be looked up in PATH. */
 char *skep_process_find(const char *name);
 
 #endif

@@ -1,7 +1,12 @@
-UNIT_TESTS += tests/unit/sys/test-file tests/unit/sys/test-loop
-SYS_TEST_LIBS = common/sys/libskep-sys.a $(LIBS_FLOOR0) \
-    $(UV_LIBS) $(CURL_LIBS) $(MICROHTTPD_LIBS) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/sys/test-file tests/unit/sys/test-loop tests/unit/sys/test-process \
+    tests/unit/sys/test-ipc
+SYS_TEST_LIBS = common/sys/libskep-sys.a common/crypto/libskep-crypto.a $(LIBS_FLOOR0) \
+    $(CRYPTO_LIBS) $(UV_LIBS) $(CURL_LIBS) $(MICROHTTPD_LIBS) $(CMOCKA_LIBS)
 tests_unit_sys_test_file_SOURCES = tests/unit/sys/test-file.c
 tests_unit_sys_test_file_LDADD = $(SYS_TEST_LIBS)
 tests_unit_sys_test_loop_SOURCES = tests/unit/sys/test-loop.c
 tests_unit_sys_test_loop_LDADD = $(SYS_TEST_LIBS)
+tests_unit_sys_test_process_SOURCES = tests/unit/sys/test-process.c
+tests_unit_sys_test_process_LDADD = $(SYS_TEST_LIBS)
+tests_unit_sys_test_ipc_SOURCES = tests/unit/sys/test-ipc.c
+tests_unit_sys_test_ipc_LDADD = $(SYS_TEST_LIBS)
