@@ -20,13 +20,14 @@
 #define ABSOLUTE 1e-9
 #define Z_LOSS 0.1
 #define BATCH 2
-#define CHECKED 16 /* values of each tensor */
+#define CHECKED 16 /* values of each tensor, mostly */
 
 struct trial {
     struct skep_lm *lm;
     struct skep_model_config config;
     uint8_t *tokens;
     uint32_t *chosen; /* of all layers, when nothing is nudged */
+    size_t each;      /* values of each tensor to check */
     size_t nonzero;   /* values checked whose gradient is not 0 */
     size_t checked;
 };
@@ -85,9 +86,9 @@ static void check_shard(struct trial *trial, const struct skep_shard *shard, str
     const double *gradients = skep_lm_gradients(trial->lm, shard);
     for (size_t i = 0; i < layout.tensor_count; i++) {
         const struct skep_tensor_spec *spec = &layout.tensors[i];
-        size_t count = spec->count < CHECKED ? spec->count : CHECKED;
+        size_t count = spec->count < trial->each ? spec->count : trial->each;
         for (size_t j = 0; j < count; j++) {
-            size_t at = spec->count <= CHECKED ? j : skep_rng_below(rng, spec->count);
+            size_t at = spec->count <= trial->each ? j : skep_rng_below(rng, spec->count);
             check_value(trial, name, spec, at, values + spec->offset + at,
                         gradients[spec->offset + at]);
         }
@@ -95,36 +96,56 @@ static void check_shard(struct trial *trial, const struct skep_shard *shard, str
     skep_layout_done(&layout);
 }
 
+static void drop_some(struct skep_lm *lm)
+{
+    for (uint32_t i = 0; i < 5; i++) {
+        struct skep_shard shard = fixture_expert(i % 2, i % 3, (i * 2) % 3);
+        skep_lm_drop(lm, &shard);
+    }
+}
+
+static void note_choices(struct trial *trial)
+{
+    size_t size = choices(trial);
+    trial->chosen = skep_alloc(trial->config.layers * size, sizeof *trial->chosen);
+    for (uint32_t l = 0; l < trial->config.layers; l++) {
+        memcpy(trial->chosen + l * size, trial->lm->kept[l].chosen, size * sizeof *trial->chosen);
+    }
+}
+
+/* trial->config is set, and trial->lm or else it is made. */
+static void run_trial_of(struct trial *trial, uint64_t seed, size_t checked)
+{
+    if (trial->lm == NULL) {
+        trial->lm = fixture_lm(&trial->config, BATCH, seed);
+    }
+    trial->each = checked;
+    trial->tokens = skep_alloc((size_t)BATCH * trial->config.context, 1);
+    fixture_tokens(&trial->config, 3, trial->tokens, (size_t)BATCH * trial->config.context);
+    loss_of(trial);
+    note_choices(trial);
+    assert_int_equal(skep_lm_backward(trial->lm, Z_LOSS, NULL), SKEP_OK);
+    struct skep_rng rng = skep_rng_of(1);
+    check_shard(trial, &FIXTURE_TRUNK, &rng);
+    for (uint32_t e = 0; e < trial->config.layers * 9; e++) {
+        struct skep_shard shard = fixture_expert(e / 9, e / 3 % 3, e % 3);
+        check_shard(trial, &shard, &rng);
+    }
+    /* Experts that no token chose have gradient 0, the others must not. */
+    assert_true(trial->nonzero > trial->checked / 5);
+    free(trial->tokens);
+    free(trial->chosen);
+    skep_lm_free(trial->lm);
+}
+
 static void run_trial(enum skep_route route, uint32_t rows_per_token, bool missing)
 {
     struct trial trial = {.config = fixture_config(route, rows_per_token)};
     trial.lm = fixture_lm(&trial.config, BATCH, 7 + rows_per_token);
     if (missing) {
-        for (uint32_t i = 0; i < 5; i++) {
-            struct skep_shard shard = fixture_expert(i % 2, i % 3, (i * 2) % 3);
-            skep_lm_drop(trial.lm, &shard);
-        }
+        drop_some(trial.lm);
     }
-    trial.tokens = skep_alloc((size_t)BATCH * trial.config.context, 1);
-    fixture_tokens(&trial.config, 3, trial.tokens, (size_t)BATCH * trial.config.context);
-    trial.chosen = skep_alloc(trial.config.layers * choices(&trial), sizeof *trial.chosen);
-    loss_of(&trial);
-    for (uint32_t l = 0; l < trial.config.layers; l++) {
-        memcpy(trial.chosen + l * choices(&trial), trial.lm->kept[l].chosen,
-               choices(&trial) * sizeof *trial.chosen);
-    }
-    assert_int_equal(skep_lm_backward(trial.lm, Z_LOSS, NULL), SKEP_OK);
-    struct skep_rng rng = skep_rng_of(1);
-    check_shard(&trial, &FIXTURE_TRUNK, &rng);
-    for (uint32_t e = 0; e < trial.config.layers * 9; e++) {
-        struct skep_shard shard = fixture_expert(e / 9, e / 3 % 3, e % 3);
-        check_shard(&trial, &shard, &rng);
-    }
-    /* Experts that no token chose have gradient 0, the others must not. */
-    assert_true(trial.nonzero > trial.checked / 5);
-    free(trial.tokens);
-    free(trial.chosen);
-    skep_lm_free(trial.lm);
+    run_trial_of(&trial, 0, CHECKED);
 }
 
 static void gradients_hold_with_one_row_by_document(void **state)
@@ -165,6 +186,15 @@ static void gradients_hold_by_token_with_experts_missing(void **state)
     run_trial(SKEP_ROUTE_TOKEN, 2, true);
 }
 
+/* Longer than one block of attention rows, with a block left over at the end. */
+static void gradients_hold_across_blocks_of_attention(void **state)
+{
+    (void)state;
+    struct trial trial = {.config = fixture_config(SKEP_ROUTE_DOCUMENT, 1)};
+    trial.config.context = 2 * SKEP_ATTENTION_BLOCK + 12;
+    run_trial_of(&trial, 23, 2);
+}
+
 static void the_row_gate_learns_when_several_rows_are_used(void **state)
 {
     (void)state;
@@ -192,6 +222,7 @@ int main(void)
         cmocka_unit_test(gradients_hold_with_two_rows_by_token),
         cmocka_unit_test(gradients_hold_by_document_with_experts_missing),
         cmocka_unit_test(gradients_hold_by_token_with_experts_missing),
+        cmocka_unit_test(gradients_hold_across_blocks_of_attention),
         cmocka_unit_test(the_row_gate_learns_when_several_rows_are_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
