@@ -20,7 +20,7 @@
 #define ABSOLUTE 1e-9
 #define Z_LOSS 0.1
 #define BATCH 2
-#define CHECKED 16 /* values of each tensor, mostly */
+#define CHECKED 10 /* values of each tensor, mostly */
 
 struct trial {
     struct skep_lm *lm;
