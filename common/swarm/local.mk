@@ -9,4 +9,5 @@ common_swarm_libskep_swarm_a_SOURCES = \
     common/swarm/statement.c common/swarm/statement.h \
     common/swarm/ticket.c common/swarm/ticket.h \
     common/swarm/update-open.c common/swarm/update-open.h
+common_swarm_libskep_swarm_a_SOURCES += common/swarm/chunk-hash.c common/swarm/chunk-hash.h
 EXTRA_DIST += common/swarm/README.md

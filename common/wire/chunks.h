@@ -1,6 +1,8 @@
 /*
  * Chunk lists: how a file too large for one request is named, so that each part can be fetched from anyone and checked.
  * A chunk's name is its SHA-256; the file's root hash is SHA-256 over size (u64), chunk size (u32) and all chunk hashes.
+ * This file only holds the list and its JSON; swarm/chunk-hash.h computes the hashes (skep_chunks_of, skep_chunks_root),
+ * since hashing is crypto's and the two folders are neighbours.
  */
 #ifndef SKEP_WIRE_CHUNKS_H
 #define SKEP_WIRE_CHUNKS_H
@@ -20,10 +22,7 @@ struct skep_chunks {
     struct skep_hash *hashes;
 };
 
-void skep_chunks_of(const void *data, size_t size, uint32_t chunk_bytes,
-                    struct skep_chunks *ret_chunks);
 void skep_chunks_done(struct skep_chunks *chunks);
-struct skep_hash skep_chunks_root(const struct skep_chunks *chunks);
 /* First byte and length of chunk i. */
 uint64_t skep_chunk_offset(const struct skep_chunks *chunks, size_t i);
 size_t skep_chunk_size(const struct skep_chunks *chunks, size_t i);
