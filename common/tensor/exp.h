@@ -3,7 +3,7 @@
  *
  * float32: x = n ln 2 + r with |r| <= ln 2 / 2, e^r by its Taylor polynomial of degree 6 (remainder below 2^-23 / 4 at the ends), 2^n
  * by writing the exponent's bits. Arguments are held to [-87, 88], so the result never overflows or becomes denormal; NaN stays
- * NaN only by chance, so callers check their sums. float64 uses the C library: it only serves the gradient tests.
+ * NaN. float64 uses the C library: it only serves the gradient tests.
  */
 #ifndef SKEP_TENSOR_EXP_H
 #define SKEP_TENSOR_EXP_H
@@ -34,7 +34,10 @@ __attribute__((always_inline)) static inline skep_real skep_exp(skep_real x)
     p = p * r + 0.5f;
     p = p * r + 1.0f;
     p = p * r + 1.0f;
-    int32_t bits = ((int32_t)n + 127) * (1 << 23);
+    /* The bits of `shifted` are those of 1.5 * 2^23 plus n; 127 + n is the exponent field of 2^n. Unsigned, so NaN does no harm. */
+    uint32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits - 0x4b400000u + 127u) << 23;
     float scale;
     memcpy(&scale, &bits, sizeof scale);
     return p * scale;
