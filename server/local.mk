@@ -1,1 +1,27 @@
-# nothing yet
+bin_PROGRAMS += server/skep-keeper
+noinst_LIBRARIES += server/libskep-server.a
+server_libskep_server_a_SOURCES = \
+    server/agreement.c server/agreement.h \
+    server/api/about.c server/api/api.h \
+    server/api/blobs.c \
+    server/api/directory.c \
+    server/api/messages.c \
+    server/api/projects.c \
+    server/api/reply.c server/api/reply.h \
+    server/api/router.c server/api/router.h \
+    server/api/routes.c \
+    server/api/updates.c \
+    server/api/versions.c \
+    server/catch-up.c server/catch-up.h \
+    server/host.c server/host.h \
+    server/intake.c server/intake.h \
+    server/options.c server/options.h \
+    server/outbox.c server/outbox.h \
+    server/peers.c server/peers.h \
+    server/project.c server/project.h \
+    server/shape.c server/shape.h \
+    server/shard.c server/shard.h \
+    server/sync.c server/sync.h
+server_skep_keeper_SOURCES = server/main.c
+server_skep_keeper_LDADD = server/libskep-server.a $(LIBS_FLOOR3)
+EXTRA_DIST += server/README.md

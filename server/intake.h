@@ -1,0 +1,22 @@
+/*
+ * The way of an update file into the keeper, whoever brought it: signature, body hash, project, shard, base, body; then durable
+ * storage, then the agreement machine.
+ */
+#ifndef SKEP_SERVER_INTAKE_H
+#define SKEP_SERVER_INTAKE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include "common/base/error.h"
+#include "common/base/id.h"
+
+struct skep_project;
+
+/* On success the update is stored and either waits or was merged already; *ret_new tells whether it came for the first time.
+ * Each refusal has its own code and sentence (swarm/admission.h); SKEP_ERR_DUPLICATE for a second update of the donor for the
+ * same shard and base version; SKEP_ERR_FULL when the disk is full: then nothing was kept. */
+int skep_intake_update(struct skep_project *project, const void *file, size_t size,
+                       struct skep_hash *ret_hash, bool *ret_new, struct skep_error *err);
+
+#endif

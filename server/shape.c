@@ -1,0 +1,148 @@
+#include "server/shape.h"
+
+#include <stdlib.h>
+
+#include "common/base/alloc.h"
+#include "common/base/limits.h"
+#include "common/merge/merge.h"
+#include "common/swarm/update-open.h"
+
+void skep_shape_init(struct skep_shape *shape, const struct skep_manifest *manifest,
+                     const struct skep_shard *shard)
+{
+    *shape = (struct skep_shape){.manifest = manifest};
+    skep_layout_of(&manifest->model, shard, &shape->layout);
+    size_t count = shape->layout.tensor_count;
+    shape->tilings = skep_alloc(count, sizeof *shape->tilings);
+    shape->offsets = skep_alloc(count + 1, sizeof *shape->offsets);
+    for (size_t i = 0; i < count; i++) {
+        const struct skep_tensor_spec *tensor = &shape->layout.tensors[i];
+        shape->tilings[i] = skep_tiling_of(tensor->dims, tensor->dim_count, manifest->update.keep);
+        shape->offsets[i] = tensor->offset;
+    }
+    shape->offsets[count] = shape->layout.parameters;
+}
+
+void skep_shape_done(struct skep_shape *shape)
+{
+    free(shape->tilings);
+    free(shape->offsets);
+    skep_layout_done(&shape->layout);
+    *shape = (struct skep_shape){0};
+}
+
+/* The shard's floats; their number comes from a manifest, so there may be too many. */
+static int new_parameters(const struct skep_shape *shape, float **ret_parameters,
+                          struct skep_error *err)
+{
+    float *parameters = calloc(shape->layout.parameters, sizeof *parameters);
+    if (parameters == NULL) {
+        return skep_error_set(err, SKEP_ERR_MEMORY, "no memory for a shard of %zu parameters",
+                              shape->layout.parameters);
+    }
+    *ret_parameters = parameters;
+    return SKEP_OK;
+}
+
+int skep_shape_seed(const struct skep_shape *shape, struct skep_buffer *ret_file,
+                    struct skep_error *err)
+{
+    float *parameters = NULL;
+    int result = new_parameters(shape, &parameters, err);
+    if (result != SKEP_OK) {
+        return result;
+    }
+    skep_layout_seed(&shape->layout, &shape->manifest->model, &shape->manifest->seed, parameters);
+    skep_state_write(&shape->layout, parameters, ret_file);
+    free(parameters);
+    return SKEP_OK;
+}
+
+int skep_shape_check_state(const struct skep_shape *shape, const void *file, size_t size,
+                           struct skep_error *err)
+{
+    float *parameters = NULL;
+    int result = new_parameters(shape, &parameters, err);
+    if (result == SKEP_OK) {
+        result = skep_state_read(&shape->layout, file, size, parameters, err);
+    }
+    free(parameters);
+    return result;
+}
+
+static int decode_body(const struct skep_shape *shape, const void *body, size_t size,
+                       struct skep_update_body *ret_body, struct skep_error *err)
+{
+    return skep_update_body_decode(body, size, shape->tilings, shape->layout.tensor_count,
+                                   shape->manifest->update.scale_ceiling, ret_body, err);
+}
+
+int skep_shape_check_body(const struct skep_shape *shape, const void *body, size_t size,
+                          struct skep_error *err)
+{
+    struct skep_update_body decoded = {0};
+    int result = decode_body(shape, body, size, &decoded, err);
+    skep_update_body_done(&decoded);
+    return result;
+}
+
+/* One file into `body` and its staleness. */
+static int open_input(const struct skep_shape *shape, uint64_t version,
+                      const struct skep_buffer *file, struct skep_update_body *body,
+                      struct skep_merge_input *input, struct skep_error *err)
+{
+    struct skep_update_statement statement;
+    struct skep_hash hash;
+    const uint8_t *bytes = NULL;
+    size_t size = 0;
+    int result = skep_update_open(file->data, file->size, &statement, &hash, &bytes, &size, err);
+    if (result != SKEP_OK) {
+        return result;
+    }
+    if (statement.base_version > version ||
+        version - statement.base_version > SKEP_LIMIT_STALENESS) {
+        return skep_error_set(err, SKEP_ERR_STALE,
+                              "update %.12s starts from version %llu and cannot be merged onto "
+                              "version %llu",
+                              skep_id_text(hash.bytes), (unsigned long long)statement.base_version,
+                              (unsigned long long)version);
+    }
+    result = decode_body(shape, bytes, size, body, err);
+    input->body = body;
+    input->staleness = (uint32_t)(version - statement.base_version);
+    return result;
+}
+
+int skep_shape_merge(const struct skep_shape *shape, uint64_t version,
+                     const struct skep_buffer *state_file, const struct skep_buffer *files,
+                     size_t count, struct skep_buffer *ret_file, struct skep_error *err)
+{
+    struct skep_update_body *bodies = skep_alloc(count + 1, sizeof *bodies);
+    struct skep_merge_input *inputs = skep_alloc(count + 1, sizeof *inputs);
+    float *parameters = NULL;
+    int result = SKEP_OK;
+    for (size_t i = 0; i < count && result == SKEP_OK; i++) {
+        result = open_input(shape, version, &files[i], &bodies[i], &inputs[i], err);
+    }
+    if (result == SKEP_OK) {
+        result = new_parameters(shape, &parameters, err);
+    }
+    if (result == SKEP_OK) {
+        result =
+            skep_state_read(&shape->layout, state_file->data, state_file->size, parameters, err);
+    }
+    if (result == SKEP_OK) {
+        result = skep_merge(parameters, shape->offsets, shape->layout.tensor_count, inputs, count,
+                            &shape->manifest->merge, err);
+    }
+    if (result == SKEP_OK) {
+        skep_state_write(&shape->layout, parameters, ret_file);
+    }
+    for (size_t i = 0; i < count; i++) {
+        skep_update_body_done(&bodies[i]);
+    }
+    free(bodies);
+    free(inputs);
+    free(parameters);
+    return result;
+}

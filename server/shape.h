@@ -1,0 +1,47 @@
+/*
+ * The shape of one shard and what follows from it alone: version 0 from the manifest's seed, and the merge of update files
+ * onto a state file. Pure: bytes in, bytes out; the same bytes on every keeper.
+ *
+ *   state file of version v  +  update files  ->  state file of version v + 1
+ */
+#ifndef SKEP_SERVER_SHAPE_H
+#define SKEP_SERVER_SHAPE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/bytes.h"
+#include "common/base/error.h"
+#include "common/model/layout.h"
+#include "common/wire/manifest.h"
+#include "common/wire/update.h"
+
+/* Tensors of the shard, how updates cut them, and where each starts in the flat array. */
+struct skep_shape {
+    const struct skep_manifest *manifest; /* borrowed */
+    struct skep_layout layout;
+    struct skep_tiling *tilings;
+    size_t *offsets; /* tensor_count + 1 of them */
+};
+
+/* `manifest` must outlive the shape. */
+void skep_shape_init(struct skep_shape *shape, const struct skep_manifest *manifest,
+                     const struct skep_shard *shard);
+void skep_shape_done(struct skep_shape *shape);
+
+/* The state file of version 0. */
+int skep_shape_seed(const struct skep_shape *shape, struct skep_buffer *ret_file,
+                    struct skep_error *err);
+/* Is this a state file of the shard: names, order, shapes, finite values? */
+int skep_shape_check_state(const struct skep_shape *shape, const void *file, size_t size,
+                           struct skep_error *err);
+/* Is this the body of an update of the shard? */
+int skep_shape_check_body(const struct skep_shape *shape, const void *body, size_t size,
+                          struct skep_error *err);
+/* Merges `count` update files onto the state of version `version`. Files are checked again; one that is broken or whose base
+ * version is newer than `version` or more than SKEP_LIMIT_STALENESS older makes the whole merge fail. */
+int skep_shape_merge(const struct skep_shape *shape, uint64_t version,
+                     const struct skep_buffer *state_file, const struct skep_buffer *files,
+                     size_t count, struct skep_buffer *ret_file, struct skep_error *err);
+
+#endif
