@@ -7,6 +7,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/crypto/hash.h"
+#include "common/swarm/chunk-hash.h"
 #include "common/swarm/statement.h"
 #include "server/agreement.h"
 #include "server/host.h"

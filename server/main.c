@@ -1,4 +1,5 @@
 /* skep-keeper: one work server of a swarm. */
+#include <signal.h>
 #include <stdio.h>
 
 #include "common/base/error.h"
@@ -29,6 +30,9 @@ int main(int argc, char **argv)
         return 0;
     }
     skep_log_configure(options.verbose ? SKEP_LOG_DEBUG : SKEP_LOG_INFO, "skep-keeper", NULL);
+    /* A vanished reader and a file size limit are errors of one write, not the end of the keeper. */
+    signal(SIGPIPE, SIG_IGN);
+    signal(SIGXFSZ, SIG_IGN);
     struct skep_host *host = NULL;
     if (skep_host_open(&options, &host, &err) != SKEP_OK) {
         return fail(&err);

@@ -210,6 +210,30 @@ static int check_wanted(const struct skep_host *host, const struct skep_manifest
     return SKEP_OK;
 }
 
+/* Writes the state files of version 0 before the project is promised to anyone: they are most of what it needs on disk. */
+static int write_seeds(struct skep_host *host, const struct skep_manifest *manifest,
+                       struct skep_error *err)
+{
+    size_t count = skep_manifest_shard_count(manifest);
+    int result = SKEP_OK;
+    for (size_t i = 0; i < count && result == SKEP_OK; i++) {
+        struct skep_shard shard = skep_manifest_shard(manifest, i);
+        struct skep_replicas replicas = skep_replicas_of(manifest, &shard);
+        if (skep_replicas_has(&replicas, &host->id)) {
+            struct skep_shape shape;
+            struct skep_buffer file = {0};
+            skep_shape_init(&shape, manifest, &shard);
+            result = skep_shape_seed(&shape, &file, err);
+            if (result == SKEP_OK) {
+                result = skep_blobs_put(host->blobs, file.data, file.size, NULL, NULL, err);
+            }
+            skep_buffer_done(&file);
+            skep_shape_done(&shape);
+        }
+    }
+    return result;
+}
+
 static bool same_text(const char *text, const void *other, size_t size)
 {
     return strlen(text) == size && memcmp(text, other, size) == 0;
@@ -238,6 +262,9 @@ int skep_project_take(struct skep_host *host, const void *envelope, size_t size,
         goto out;
     }
     result = check_wanted(host, &manifest, err);
+    if (result == SKEP_OK) {
+        result = write_seeds(host, &manifest, err);
+    }
     if (result == SKEP_OK) {
         result = skep_keeper_db_add_project(host->db, &manifest.project, text, err);
     }

@@ -2,8 +2,9 @@
  * A project on this keeper: its manifest, the shards that the manifest's replica sets place here, and which of its data chunks
  * lie on this disk.
  *
- * A project is stored (its manifest in the database) before anything else is made of it, and loading it makes what is missing:
- * version 0 of each shard follows from the manifest. So a crash in the middle of taking a project is repaired by the next start.
+ * A project is taken in three steps: the state files of version 0, which follow from the manifest, then the manifest in the database,
+ * then the rest. A disk that is full in the first step leaves nothing but unnamed files; a crash after the second is repaired by the
+ * next start, since loading a project makes what is missing.
  */
 #ifndef SKEP_SERVER_PROJECT_H
 #define SKEP_SERVER_PROJECT_H

@@ -6,6 +6,7 @@
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/crypto/hash.h"
+#include "common/swarm/chunk-hash.h"
 #include "server/host.h"
 #include "server/project.h"
 

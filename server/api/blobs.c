@@ -1,5 +1,6 @@
 /* Data chunks, named by their hash. */
 #include "common/base/limits.h"
+#include "common/crypto/hash.h"
 #include "server/api/api.h"
 #include "server/api/reply.h"
 
