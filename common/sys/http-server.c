@@ -14,13 +14,12 @@
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/sys/loop-internal.h"
+#include "common/sys/visits.h"
 
 /* Request line, headers and the piece of a body being read, per connection. */
 #define CONNECTION_MEMORY 32768
 /* GnuTLS's own choice of ciphers. */
 #define TLS_VERSIONS "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
-/* A body slower than this, once the time limit of a silent client has passed, is given up. */
-#define SLOWEST_BYTES_PER_MS 1
 
 struct skep_http_server {
     struct MHD_Daemon *daemon;
@@ -30,7 +29,7 @@ struct skep_http_server {
     void *user;
     size_t body_limit;
     size_t bodies_size; /* of all bodies under way */
-    uint64_t timeout_ms;
+    struct skep_visits visits;
     uint16_t port;
     char complaint[200]; /* what libmicrohttpd logged last */
 };
@@ -39,8 +38,7 @@ struct skep_http_server {
 struct request {
     struct skep_buffer body;
     uint64_t seen; /* bytes of the body that came, kept or not */
-    uint64_t began_ms;
-    int refused; /* 413 or 503: the rest of the body is not kept */
+    int refused;   /* 413 or 503: the rest of the body is not kept */
 };
 
 /* ---- answers ---- */
@@ -73,9 +71,24 @@ static void add_headers(struct MHD_Response *response, const struct skep_http_re
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_RANGE, range);
 }
 
-/* Sends and takes over what the reply holds. */
-static enum MHD_Result queue(struct MHD_Connection *connection, struct skep_http_reply *reply)
+static uint64_t now_ms(void)
 {
+    return uv_hrtime() / 1000000;
+}
+
+static struct skep_visit *visit_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info->socket_context;
+}
+
+/* Sends and takes over what the reply holds. */
+static enum MHD_Result queue(struct skep_http_server *server, struct MHD_Connection *connection,
+                             struct skep_http_reply *reply)
+{
+    skep_visit_expect_bytes(&server->visits, visit_of(connection),
+                            reply->has_file ? reply->file_size : reply->body.size, now_ms());
     struct MHD_Response *response = response_of(reply);
     if (response == NULL) {
         skep_buffer_done(&reply->body);
@@ -103,7 +116,7 @@ static enum MHD_Result queue_refusal(struct skep_http_server *server,
         skep_http_reply_error(&reply, status, "memory",
                               "too many bodies are under way: try again later");
     }
-    return queue(connection, &reply);
+    return queue(server, connection, &reply);
 }
 
 /* ---- requests ---- */
@@ -176,11 +189,14 @@ static enum MHD_Result begin(struct skep_http_server *server, struct MHD_Connect
                              void **ret_request)
 {
     struct request *request = skep_alloc(1, sizeof *request);
-    request->began_ms = uv_hrtime() / 1000000;
     *ret_request = request;
     const char *length = header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
     uint64_t size = 0;
-    if (length == NULL || !take_number(&length, &size) || size <= server->body_limit) {
+    bool announced = length != NULL && take_number(&length, &size);
+    skep_visit_expect_bytes(&server->visits, visit_of(connection),
+                            announced && size < server->body_limit ? size : server->body_limit,
+                            now_ms());
+    if (!announced || size <= server->body_limit) {
         return MHD_YES;
     }
     request->refused = MHD_HTTP_CONTENT_TOO_LARGE;
@@ -201,11 +217,7 @@ static void drop_body(struct skep_http_server *server, struct request *request)
 static enum MHD_Result take_piece(struct skep_http_server *server, struct request *request,
                                   const char *data, size_t size)
 {
-    uint64_t elapsed_ms = uv_hrtime() / 1000000 - request->began_ms;
     request->seen += size;
-    if (elapsed_ms > server->timeout_ms && request->seen / SLOWEST_BYTES_PER_MS < elapsed_ms) {
-        return MHD_NO;
-    }
     if (request->refused == 0 && request->seen > server->body_limit) {
         request->refused = MHD_HTTP_CONTENT_TOO_LARGE;
     } else if (request->refused == 0 &&
@@ -242,7 +254,7 @@ static enum MHD_Result answer(struct skep_http_server *server, struct MHD_Connec
     struct skep_http_reply reply = {.status = MHD_HTTP_INTERNAL_SERVER_ERROR};
     server->handler(server->user, &exchange, &reply);
     drop_body(server, request);
-    return queue(connection, &reply);
+    return queue(server, connection, &reply);
 }
 
 static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, const char *path,
@@ -265,12 +277,27 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
 static void on_completed(void *cls, struct MHD_Connection *connection, void **at,
                          enum MHD_RequestTerminationCode how)
 {
-    (void)connection;
+    struct skep_http_server *server = cls;
     (void)how;
+    skep_visit_expect_headers(&server->visits, visit_of(connection), now_ms());
     if (*at != NULL) {
-        drop_body(cls, *at);
+        drop_body(server, *at);
         free(*at);
         *at = NULL;
+    }
+}
+
+static void on_connection(void *cls, struct MHD_Connection *connection, void **visit,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct skep_http_server *server = cls;
+    if (what == MHD_CONNECTION_NOTIFY_STARTED) {
+        const union MHD_ConnectionInfo *info =
+            MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD);
+        *visit = skep_visits_add(&server->visits, info->connect_fd, now_ms());
+    } else {
+        skep_visits_remove(&server->visits, *visit);
+        *visit = NULL;
     }
 }
 
@@ -282,6 +309,7 @@ static void drive(void *user)
 {
     struct skep_http_server *server = user;
     MHD_UNSIGNED_LONG_LONG wait_ms;
+    skep_visits_sweep(&server->visits, now_ms());
     MHD_run(server->daemon);
     if (MHD_get_timeout(server->daemon, &wait_ms) == MHD_YES) {
         skep_timer_start(server->timer, wait_ms, 0);
@@ -384,6 +412,7 @@ static struct MHD_Daemon *start_daemon(struct skep_http_server *server, int list
     struct MHD_OptionItem items[] = {
         {MHD_OPTION_LISTEN_SOCKET, listener, NULL},
         {MHD_OPTION_NOTIFY_COMPLETED, (intptr_t)on_completed, server},
+        {MHD_OPTION_NOTIFY_CONNECTION, (intptr_t)on_connection, server},
         {MHD_OPTION_CONNECTION_LIMIT, (intptr_t)options->connections, NULL},
         {MHD_OPTION_CONNECTION_TIMEOUT, (intptr_t)options->timeout_s, NULL},
         {MHD_OPTION_CONNECTION_MEMORY_LIMIT, CONNECTION_MEMORY, NULL},
@@ -411,7 +440,7 @@ int skep_http_server_open(struct skep_loop *loop, const struct skep_http_server_
     server->handler = handler;
     server->user = user;
     server->body_limit = options->body_limit;
-    server->timeout_ms = (uint64_t)options->timeout_s * 1000;
+    server->visits.patience_ms = (uint64_t)options->timeout_s * 1000;
     server->port = port;
     server->daemon = start_daemon(server, listener, options);
     if (server->daemon == NULL) {

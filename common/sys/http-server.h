@@ -4,8 +4,8 @@
  *
  * What a client can make us hold is bounded three ways: a body by `body_limit` (413 beyond), all bodies under way together by
  * SKEP_HTTP_BODIES times that (503 beyond), request line and headers by 32 KiB (431 or 414 beyond). A body that is cut off never
- * reaches the handler. A client that sends or takes nothing for `timeout_s` is hung up on; so is one whose body, after that
- * time, came slower than 1 KiB/s on average.
+ * reaches the handler. A client that sends or takes nothing for `timeout_s` is hung up on; so is one that is slow without being
+ * silent: headers must come within twice that time, bodies and answers may take it and 1 ms per byte.
  */
 #ifndef SKEP_SYS_HTTP_SERVER_H
 #define SKEP_SYS_HTTP_SERVER_H
