@@ -4,9 +4,8 @@
 #ifndef SKEP_BASE_LIMITS_H
 #define SKEP_BASE_LIMITS_H
 
-#define SKEP_LIMIT_STATEMENT_BYTES                                                                 \
-    (4u << 20)                    /* one DSSE envelope: two data sets of 16k chunks fit */
-#define SKEP_LIMIT_SIGNATURES 64u /* in one envelope */
+#define SKEP_LIMIT_STATEMENT_BYTES (4u << 20) /* one DSSE envelope: 32k data chunks fit */
+#define SKEP_LIMIT_SIGNATURES 64u             /* in one envelope */
 #define SKEP_LIMIT_JSON_DEPTH 16u
 #define SKEP_LIMIT_JSON_BYTES (32u << 20) /* one JSON text, e.g. a request full of messages */
 #define SKEP_LIMIT_JSON_VALUES (1u << 17) /* in one text: each costs about 100 bytes once parsed */

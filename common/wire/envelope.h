@@ -39,7 +39,8 @@ void skep_envelope_done(struct skep_envelope *envelope);
 void skep_envelope_add(struct skep_envelope *envelope, const struct skep_peer_id *signer,
                        const uint8_t signature[64]);
 
-/* Checks shape and limits (SKEP_LIMIT_STATEMENT_BYTES, SKEP_LIMIT_SIGNATURES, no signer twice), not signatures. */
+/* Checks shape and limits (SKEP_LIMIT_STATEMENT_BYTES; at least one and at most SKEP_LIMIT_SIGNATURES, no signer twice), not
+ * signatures. */
 int skep_envelope_parse(const void *text, size_t size, struct skep_envelope *ret_envelope,
                         struct skep_error *err);
 int skep_envelope_from_json(const struct skep_json *value, struct skep_envelope *ret_envelope,

@@ -3,7 +3,8 @@
  *
  * Reading: skep_json_parse() checks size, depth, duplicate keys and UTF-8; the getters take a key and say in *err which
  * field of which object (`what`, e.g. "seal") has which value and what was expected. skep_json_allow() refuses unknown
- * fields. Building: the setters take plain values. Objects are reference counted by nobody: every value belongs to the
+ * fields. Every number is held to a double or to 2^53 - 1, the largest integer that all JSON readers agree on. Building:
+ * the setters take plain values. Objects are reference counted by nobody: every value belongs to the
  * root it was put into, and only roots are freed.
  */
 #ifndef SKEP_WIRE_JSON_H
@@ -17,9 +18,13 @@
 #include "common/base/error.h"
 #include "common/base/id.h"
 
+/* The largest integer that survives a reader which knows doubles only (RFC 8259 section 6). */
+#define SKEP_JSON_INTEGER_MOST (((int64_t)1 << 53) - 1)
+
 /* A JSON value; opaque. */
 struct skep_json;
 
+/* An object or array with nothing after it, within SKEP_LIMIT_JSON_BYTES, _VALUES and _DEPTH; no key twice, no NUL in texts. */
 int skep_json_parse(const void *text, size_t size, const char *what, struct skep_json **ret_root,
                     struct skep_error *err);
 /* Frees a root (and all in it); NULL is fine. */
@@ -62,7 +67,10 @@ const char *skep_json_text(const struct skep_json *value);
 const char *skep_json_next(const struct skep_json *object, const char *key,
                            const struct skep_json **ret_value);
 
-/* Builders. New roots; items put into another value belong to it from then on. */
+/*
+ * Builders. New roots; items put into another value belong to it from then on. Texts that are not UTF-8 (a sentence cut in the
+ * middle of a letter) get `?` for each byte that is not. Reals must be finite, integers within +-SKEP_JSON_INTEGER_MOST.
+ */
 struct skep_json *skep_json_object_new(void);
 struct skep_json *skep_json_array_new(void);
 /* A deep copy that is its own root. */
