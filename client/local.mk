@@ -1,10 +1,29 @@
 # The client: skepd (the daemon), skep-worker (one process per job), skep (the command).
 noinst_LIBRARIES += client/libskep-client.a
 client_libskep_client_a_SOURCES = \
+    client/agent/agent.c client/agent/agent.h \
+    client/agent/attachment.c client/agent/attachment.h \
+    client/agent/control.c \
+    client/agent/identity.c client/agent/identity.h \
+    client/agent/job.c client/agent/job.h \
+    client/agent/outbox.c client/agent/outbox.h \
+    client/agent/receipts.c client/agent/receipts.h \
+    client/agent/rows.c client/agent/rows.h \
+    client/agent/states.c client/agent/states.h \
     client/network/data.c \
     client/network/fetch.c client/network/fetch.h \
     client/network/heads.c client/network/heads.h \
     client/network/peers.c client/network/peers.h \
     client/network/session.c client/network/session.h \
     client/network/shard.c \
-    client/network/transport.c client/network/transport.h
+    client/network/transport.c client/network/transport.h \
+    client/worker/flat.c client/worker/flat.h \
+    client/worker/job-file.c client/worker/job-file.h
+
+bin_PROGRAMS += client/skepd
+client_skepd_SOURCES = client/agent/main.c
+client_skepd_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
+
+pkglibexec_PROGRAMS = client/skep-worker
+client_skep_worker_SOURCES = client/worker/main.c
+client_skep_worker_LDADD = client/libskep-client.a $(LIBS_FLOOR3)

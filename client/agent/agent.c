@@ -1,0 +1,565 @@
+#include "client/agent/agent.h"
+
+#include <math.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "client/agent/attachment.h"
+#include "client/agent/identity.h"
+#include "client/agent/receipts.h"
+#include "common/base/alloc.h"
+#include "common/base/log.h"
+#include "common/sys/clock.h"
+#include "common/sys/file.h"
+
+#define FRESH_MS 20000u /* keepers found this recently need not be looked for again */
+#define POLL_MS 250u
+#define WAIT_MORE_MS 5000u
+#define PUBLISH_MS 30000u
+#define BACKOFF_FIRST_MS 1000u
+#define BACKOFF_MOST_MS 60000u
+#define STOP_MS 1500u
+
+/* An answer that is waited for, and in which state. */
+struct skep_agent_call {
+    struct skep_agent *agent;
+    uint64_t generation;
+    bool *have; /* FETCHING_EXPERTS: what was fetched */
+};
+
+static void happen(struct skep_agent *agent, enum skep_agent_event event);
+
+static void say(struct skep_agent *agent, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
+
+static void say(struct skep_agent *agent, const char *format, ...)
+{
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(agent->sentence, sizeof agent->sentence, format, arguments);
+    va_end(arguments);
+    skep_log(SKEP_LOG_DEBUG, "%s", agent->sentence);
+}
+
+static void fail(struct skep_agent *agent, const struct skep_error *err)
+{
+    unsigned doublings = agent->failures < 6 ? agent->failures : 6;
+    uint64_t wait = (uint64_t)BACKOFF_FIRST_MS << doublings;
+    wait = wait < BACKOFF_MOST_MS ? wait : BACKOFF_MOST_MS;
+    agent->failures++;
+    agent->found_ms = 0;
+    happen(agent, SKEP_AGENT_FAILED);
+    if (agent->state == SKEP_AGENT_BACKOFF) {
+        say(agent, "Trying again in %llu s, because %s.", (unsigned long long)((wait + 999) / 1000),
+            err->text);
+        skep_log(SKEP_LOG_WARNING, "%s; trying again in %llu ms", err->text,
+                 (unsigned long long)wait);
+        skep_timer_start(agent->timer, wait, 0);
+    }
+}
+
+static struct skep_agent_call *call_new(struct skep_agent *agent)
+{
+    struct skep_agent_call *call = skep_alloc(1, sizeof *call);
+    *call = (struct skep_agent_call){.agent = agent, .generation = agent->generation};
+    return call;
+}
+
+/* Ends a call; true if the agent is still waiting for it. */
+static bool call_end(struct skep_agent_call *call, int result)
+{
+    bool awaited = call->generation == call->agent->generation && result != SKEP_ERR_CANCELLED;
+    free(call->have);
+    free(call);
+    return awaited;
+}
+
+static void on_call(void *user, int result, const struct skep_error *err)
+{
+    struct skep_agent_call *call = user;
+    struct skep_agent *agent = call->agent;
+    if (!call_end(call, result)) {
+        return;
+    }
+    if (result == 0) {
+        happen(agent, SKEP_AGENT_DONE);
+    } else {
+        fail(agent, err);
+    }
+}
+
+/* ---- what each state does when it is entered ---- */
+
+static void on_settled(void *user, const struct skep_update_statement *statement, bool accepted)
+{
+    struct skep_agent *agent = user;
+    if (accepted) {
+        agent->updates_sent++;
+        if (statement->shard.kind == SKEP_SHARD_TRUNK &&
+            statement->base_version + 1 > agent->trained) {
+            agent->trained = statement->base_version + 1;
+        }
+        skep_attachment_save_figures(agent);
+    }
+    if (agent->state == SKEP_AGENT_PUBLISHING && skep_outbox_unsettled(agent->outbox) == 0) {
+        happen(agent, SKEP_AGENT_DONE);
+    }
+}
+
+static void on_find(void *user, int result, const struct skep_error *err)
+{
+    struct skep_agent_call *call = user;
+    struct skep_agent *agent = call->agent;
+    struct skep_error own = {0};
+    agent->finding = NULL;
+    if (result == 0 && agent->outbox == NULL) {
+        result = skep_outbox_new(agent->session, on_settled, agent, &agent->outbox, &own);
+        err = &own;
+    }
+    if (result == 0) {
+        agent->found_ms = skep_clock_monotonic_ms();
+    }
+    if (!call_end(call, result)) {
+        return;
+    }
+    if (result == 0) {
+        happen(agent, SKEP_AGENT_DONE);
+    } else {
+        fail(agent, err);
+    }
+}
+
+static void enter_finding(struct skep_agent *agent)
+{
+    if (agent->session == NULL) {
+        happen(agent, SKEP_AGENT_DETACHED);
+        return;
+    }
+    say(agent, "Looking for keepers of project %.8s.", skep_id_text(agent->project.bytes));
+    uint64_t now = skep_clock_monotonic_ms();
+    if (agent->finding != NULL) {
+        agent->finding->generation = agent->generation; /* one runs already: that one counts */
+    } else if (agent->outbox != NULL && agent->found_ms != 0 && now - agent->found_ms < FRESH_MS) {
+        happen(agent, SKEP_AGENT_DONE);
+    } else {
+        agent->finding = call_new(agent);
+        skep_session_find(agent->session, on_find, agent->finding);
+    }
+}
+
+static void on_receipts(void *user, int result, const struct skep_error *err)
+{
+    struct skep_agent *agent = user;
+    (void)result;
+    (void)err;
+    agent->receipts_busy = false;
+    (void)skep_donor_db_sum(agent->db, &agent->project, &agent->updates_merged,
+                            &agent->credit_micro, NULL);
+}
+
+static void ask_receipts(struct skep_agent *agent)
+{
+    if (!agent->receipts_busy) {
+        agent->receipts_busy = true;
+        skep_receipts_fetch(agent->session, agent->db, &agent->id, on_receipts, agent);
+    }
+}
+
+static void on_heads(void *user, int result, const struct skep_error *err)
+{
+    struct skep_agent_call *call = user;
+    struct skep_agent *agent = call->agent;
+    if (!call_end(call, result)) {
+        return;
+    }
+    if (result != 0) {
+        fail(agent, err);
+        return;
+    }
+    agent->round = agent->session->heads.heads[0].version;
+    ask_receipts(agent);
+    happen(agent, agent->round + 1 <= agent->trained ? SKEP_AGENT_NOTHING_NEW : SKEP_AGENT_DONE);
+}
+
+static void enter_looking(struct skep_agent *agent)
+{
+    say(agent, "Asking keepers for the newest versions.");
+    skep_session_ask_heads(agent->session, on_heads, call_new(agent));
+}
+
+static void enter_fetching_trunk(struct skep_agent *agent)
+{
+    static const size_t trunk = 0;
+    struct skep_agent_call *call = call_new(agent);
+    call->have = skep_alloc(1, sizeof *call->have);
+    say(agent, "Fetching the trunk of round %llu.", (unsigned long long)agent->round);
+    skep_session_fetch_shards(agent->session, &trunk, 1, call->have, on_call, call);
+}
+
+static void enter_fetching_data(struct skep_agent *agent)
+{
+    struct skep_job *job = &agent->job;
+    skep_job_draw(job, agent->session, &agent->id);
+    agent->round = job->trunk_version;
+    say(agent, "Fetching %zu data chunks for round %llu.", job->place_count,
+        (unsigned long long)job->trunk_version);
+    skep_session_fetch_chunks(agent->session, &agent->session->manifest.train, job->places,
+                              job->place_count, on_call, call_new(agent));
+}
+
+static void on_experts(void *user, int result, const struct skep_error *err)
+{
+    struct skep_agent_call *call = user;
+    struct skep_agent *agent = call->agent;
+    struct skep_error own = {0};
+    bool awaited = call->generation == agent->generation && result != SKEP_ERR_CANCELLED;
+    int rc = awaited ? skep_job_keep(&agent->job, call->have, &own) : 0;
+    call_end(call, result);
+    if (!awaited) {
+        return;
+    }
+    if (rc == 0) {
+        happen(agent, SKEP_AGENT_DONE);
+    } else {
+        fail(agent, result != 0 ? err : &own);
+    }
+}
+
+static void enter_fetching_experts(struct skep_agent *agent)
+{
+    struct skep_error err = {0};
+    if (skep_job_route(&agent->job, agent->session, &err) != 0) {
+        fail(agent, &err);
+        return;
+    }
+    skep_session_prune(agent->session);
+    struct skep_agent_call *call = call_new(agent);
+    call->have = skep_alloc(agent->job.shard_count, sizeof *call->have);
+    say(agent, "Fetching %zu experts for round %llu.", agent->job.shard_count - 1,
+        (unsigned long long)agent->job.trunk_version);
+    skep_session_fetch_shards(agent->session, agent->job.shards, agent->job.shard_count, call->have,
+                              on_experts, call);
+}
+
+static void on_progress(void *user)
+{
+    struct skep_agent *agent = user;
+    const struct skep_job *job = &agent->job;
+    uint64_t elapsed = skep_clock_monotonic_ms() - job->started_ms;
+    if (job->last.tokens > 0) {
+        agent->loss_bits = job->last.loss / log(2.0);
+        agent->tokens_per_s = elapsed > 0 ? (double)job->last.tokens * 1000 / (double)elapsed : 0;
+    }
+}
+
+static void on_worker_exit(void *user, int status)
+{
+    struct skep_agent *agent = user;
+    skep_process_free(agent->job.worker);
+    agent->job.worker = NULL;
+    if (agent->state == SKEP_AGENT_STOPPING) {
+        skep_loop_stop(agent->loop);
+    } else if (agent->state == SKEP_AGENT_TRAINING && status == 0) {
+        agent->tokens_total += agent->job.last.tokens;
+        happen(agent, SKEP_AGENT_DONE);
+    } else if (agent->state == SKEP_AGENT_TRAINING) {
+        struct skep_error err = {0};
+        if (agent->job.failure[0] != '\0') {
+            skep_error_set(&err, SKEP_ERR_STATE, "the worker failed: %s", agent->job.failure);
+        } else {
+            skep_error_set(&err, SKEP_ERR_STATE, "the worker ended with %s %d",
+                           status < 0 ? "signal" : "status", status < 0 ? -status : status);
+        }
+        fail(agent, &err);
+    }
+}
+
+static void enter_training(struct skep_agent *agent)
+{
+    struct skep_error err = {0};
+    agent->watch = (struct skep_job_watch){
+        .job = &agent->job, .on_progress = on_progress, .on_exit = on_worker_exit, .user = agent};
+    say(agent, "Training round %llu of %s: the trunk and %zu experts.",
+        (unsigned long long)agent->job.trunk_version, agent->session->manifest.name,
+        agent->job.shard_count - 1);
+    if (skep_job_start(&agent->job, agent->session, agent->outbox, &agent->watch, &err) != 0) {
+        fail(agent, &err);
+    }
+}
+
+static void enter_publishing(struct skep_agent *agent)
+{
+    struct skep_error err = {0};
+    say(agent, "Publishing %zu updates of round %llu.", agent->job.shard_count,
+        (unsigned long long)agent->job.trunk_version);
+    skep_log(SKEP_LOG_INFO, "trained round %llu: %.3f bits per byte, %.0f tokens/s",
+             (unsigned long long)agent->job.trunk_version, agent->loss_bits, agent->tokens_per_s);
+    if (skep_job_publish(&agent->job, agent->session, agent->outbox, agent->key, &err) != 0) {
+        fail(agent, &err);
+        return;
+    }
+    skep_attachment_save_figures(agent);
+    skep_timer_start(agent->timer, PUBLISH_MS, 0);
+}
+
+static void enter_waiting(struct skep_agent *agent)
+{
+    agent->failures = 0;
+    agent->polling = false;
+    agent->deadline_ms =
+        skep_clock_monotonic_ms() + agent->session->manifest.merge.window_ms + WAIT_MORE_MS;
+    say(agent, "Waiting for the keepers to merge round %llu.", (unsigned long long)agent->round);
+    skep_timer_start(agent->timer, 0, POLL_MS);
+}
+
+static void on_poll(void *user, int result, const struct skep_error *err)
+{
+    struct skep_agent_call *call = user;
+    struct skep_agent *agent = call->agent;
+    (void)err; /* another keeper is asked next time, and the wait has an end */
+    if (!call_end(call, result)) {
+        return;
+    }
+    agent->polling = false;
+    if (agent->session->heads.heads[0].version > agent->round) {
+        happen(agent, SKEP_AGENT_DONE);
+    }
+}
+
+static void enter_stopping(struct skep_agent *agent)
+{
+    say(agent, "Stopping.");
+    if (agent->attached) {
+        skep_attachment_save_figures(agent);
+    }
+    if (agent->job.worker != NULL) {
+        skep_process_signal(agent->job.worker, SIGTERM);
+        skep_timer_start(agent->timer, STOP_MS, 0);
+    } else {
+        skep_loop_stop(agent->loop);
+    }
+}
+
+static void enter(struct skep_agent *agent)
+{
+    switch (agent->state) {
+    case SKEP_AGENT_IDLE:
+        say(agent, "No project is attached; \"skep attach PROJECT\" gives work.");
+        break;
+    case SKEP_AGENT_FINDING:
+        enter_finding(agent);
+        break;
+    case SKEP_AGENT_LOOKING:
+        enter_looking(agent);
+        break;
+    case SKEP_AGENT_FETCHING_TRUNK:
+        enter_fetching_trunk(agent);
+        break;
+    case SKEP_AGENT_FETCHING_DATA:
+        enter_fetching_data(agent);
+        break;
+    case SKEP_AGENT_FETCHING_EXPERTS:
+        enter_fetching_experts(agent);
+        break;
+    case SKEP_AGENT_TRAINING:
+        enter_training(agent);
+        break;
+    case SKEP_AGENT_PUBLISHING:
+        enter_publishing(agent);
+        break;
+    case SKEP_AGENT_WAITING:
+        enter_waiting(agent);
+        break;
+    case SKEP_AGENT_PAUSED:
+        say(agent, "Paused on request; \"skep resume\" goes on.");
+        break;
+    case SKEP_AGENT_STOPPING:
+        enter_stopping(agent);
+        break;
+    case SKEP_AGENT_BACKOFF: /* fail() says why and starts the clock */
+    case SKEP_AGENT_STAY:
+    case SKEP_AGENT_STATES:
+        break;
+    }
+}
+
+static void happen(struct skep_agent *agent, enum skep_agent_event event)
+{
+    enum skep_agent_state before = agent->state;
+    enum skep_agent_state next = skep_agent_next(before, event);
+    if (next == before) {
+        return;
+    }
+    agent->state = next;
+    agent->generation++;
+    agent->since_s = skep_clock_unix_s();
+    skep_timer_stop(agent->timer);
+    /* a worker whose result nobody waits for is ended at once: a killed job changes nothing */
+    if (before == SKEP_AGENT_TRAINING && next != SKEP_AGENT_STOPPING) {
+        skep_process_free(agent->job.worker);
+        agent->job.worker = NULL;
+    }
+    enter(agent);
+}
+
+static void on_timer(void *user)
+{
+    struct skep_agent *agent = user;
+    if (agent->state == SKEP_AGENT_STOPPING) {
+        skep_loop_stop(agent->loop);
+    } else if (agent->state != SKEP_AGENT_WAITING ||
+               skep_clock_monotonic_ms() >= agent->deadline_ms) {
+        happen(agent, SKEP_AGENT_TIME);
+    } else if (!agent->polling) {
+        agent->polling = true;
+        skep_session_poll_trunk(agent->session, on_poll, call_new(agent));
+    }
+}
+
+/* ---- from outside ---- */
+
+int skep_agent_attach(struct skep_agent *agent, const char *project, const char *bootstrap,
+                      struct skep_error *err)
+{
+    int rc = skep_attachment_check(project, bootstrap, err);
+    if (rc != 0) {
+        return rc;
+    }
+    char *kept = skep_strdup(bootstrap != NULL ? bootstrap : agent->bootstrap);
+    skep_agent_detach(agent);
+    rc = skep_attachment_open(agent, project, kept, err);
+    free(kept);
+    if (rc != 0) {
+        return rc;
+    }
+    if (agent->session->has_manifest) {
+        rc = skep_outbox_new(agent->session, on_settled, agent, &agent->outbox, err);
+    }
+    if (rc == 0) {
+        rc = skep_attachment_save(agent, agent->state == SKEP_AGENT_PAUSED, err);
+    }
+    if (rc != 0) {
+        skep_attachment_close(agent);
+        return rc;
+    }
+    happen(agent, SKEP_AGENT_ATTACHED);
+    return 0;
+}
+
+void skep_agent_detach(struct skep_agent *agent)
+{
+    happen(agent, SKEP_AGENT_DETACHED);
+    skep_attachment_close(agent);
+    (void)skep_attachment_save(agent, agent->state == SKEP_AGENT_PAUSED, NULL);
+}
+
+void skep_agent_pause(struct skep_agent *agent, bool paused)
+{
+    happen(agent, paused ? SKEP_AGENT_PAUSE : SKEP_AGENT_RESUME);
+    (void)skep_attachment_save(agent, paused, NULL);
+}
+
+void skep_agent_quit(struct skep_agent *agent)
+{
+    happen(agent, SKEP_AGENT_QUIT);
+}
+
+static int open_folder(struct skep_agent *agent, struct skep_error *err)
+{
+    char *lock = skep_format("%s/lock", agent->dir);
+    char *key = skep_format("%s/key.pem", agent->dir);
+    char *db = skep_format("%s/donor.db", agent->dir);
+    char *control = skep_format("%s/control.sock", agent->dir);
+    int rc = skep_folder_make(agent->dir, err);
+    if (rc == 0) {
+        rc = skep_lock_take(lock, "skepd", &agent->lock, err);
+    }
+    if (rc == 0) {
+        rc = skep_identity_load(key, true, &agent->key, NULL, err);
+    }
+    if (rc == 0) {
+        agent->id = skep_key_id(agent->key);
+        rc = skep_donor_db_open(db, &agent->db, err);
+    }
+    if (rc == 0) {
+        rc = skep_ipc_server_open(agent->loop, control, skep_control_answer, agent, &agent->control,
+                                  err);
+    }
+    free(lock);
+    free(key);
+    free(db);
+    free(control);
+    return rc;
+}
+
+/* What is asked for now, else what was attached before. */
+static int begin(struct skep_agent *agent, const struct skep_agent_options *options,
+                 struct skep_error *err)
+{
+    struct skep_attachment kept = {0};
+    char folder_text[SKEP_ID_TEXT_SIZE] = "";
+    skep_attachment_load(agent->dir, &kept);
+    if (kept.attached) {
+        snprintf(folder_text, sizeof folder_text, "%s", skep_id_text(kept.project.bytes));
+    }
+    const char *project = options->attach != NULL ? options->attach : folder_text;
+    const char *bootstrap = options->bootstrap != NULL ? options->bootstrap : kept.bootstrap;
+    agent->bootstrap = skep_strdup(bootstrap);
+    int rc = 0;
+    if (kept.paused && options->attach == NULL) {
+        happen(agent, SKEP_AGENT_PAUSE);
+    }
+    if (project[0] != '\0') {
+        rc = skep_agent_attach(agent, project, bootstrap, err);
+    }
+    free(kept.bootstrap);
+    return rc;
+}
+
+int skep_agent_open(struct skep_loop *loop, const struct skep_agent_options *options,
+                    struct skep_agent **ret_agent, struct skep_error *err)
+{
+    struct skep_agent *agent = skep_alloc(1, sizeof *agent);
+    agent->loop = loop;
+    agent->dir = skep_strdup(options->dir);
+    agent->listen_host = skep_strdup(options->listen_host);
+    agent->lock = -1;
+    agent->state = SKEP_AGENT_IDLE;
+    agent->since_s = skep_clock_unix_s();
+    agent->timer = skep_timer_new(loop, on_timer, agent);
+    enter(agent);
+    int rc = open_folder(agent, err);
+    if (rc == 0) {
+        rc = begin(agent, options, err);
+    }
+    if (rc != 0) {
+        skep_agent_close(agent);
+        return rc;
+    }
+    *ret_agent = agent;
+    return 0;
+}
+
+void skep_agent_close(struct skep_agent *agent)
+{
+    if (agent == NULL) {
+        return;
+    }
+    agent->generation++;
+    skep_ipc_server_close(agent->control);
+    skep_attachment_close(agent);
+    skep_timer_free(agent->timer);
+    skep_donor_db_close(agent->db);
+    skep_key_free(agent->key);
+    if (agent->lock >= 0) {
+        close(agent->lock);
+    }
+    free(agent->bootstrap);
+    free(agent->listen_host);
+    free(agent->dir);
+    free(agent);
+}

@@ -1,0 +1,34 @@
+/*
+ * The project a donor is attached to: remembered in DIR/attached.json ({"project":ID or null, "bootstrap":TEXT, "paused":bool}), its
+ * session opened and closed, its figures kept in donor.db. The commands read attached.json too, so that they need no daemon.
+ */
+#ifndef SKEP_CLIENT_AGENT_ATTACHMENT_H
+#define SKEP_CLIENT_AGENT_ATTACHMENT_H
+
+#include <stdbool.h>
+
+#include "client/agent/agent.h"
+#include "common/base/error.h"
+#include "common/base/id.h"
+
+struct skep_attachment {
+    bool attached;
+    bool paused;
+    struct skep_project_id project;
+    char *bootstrap; /* the caller frees; NULL: none */
+};
+
+/* What DIR/attached.json says; nothing attached if it is missing or unreadable. */
+void skep_attachment_load(const char *dir, struct skep_attachment *ret_attachment);
+/* Folder of a project below DIR; the caller frees. */
+char *skep_attachment_folder(const char *dir, const struct skep_project_id *project);
+/* Are these a project id and bootstrap addresses (NULL: none)? Checked before anything is given up. */
+int skep_attachment_check(const char *project, const char *bootstrap, struct skep_error *err);
+
+int skep_attachment_save(struct skep_agent *agent, bool paused, struct skep_error *err);
+int skep_attachment_open(struct skep_agent *agent, const char *project, const char *bootstrap,
+                         struct skep_error *err);
+void skep_attachment_close(struct skep_agent *agent);
+void skep_attachment_save_figures(struct skep_agent *agent);
+
+#endif

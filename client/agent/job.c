@@ -1,0 +1,294 @@
+#include "client/agent/job.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/agent/rows.h"
+#include "common/base/alloc.h"
+#include "common/base/limits.h"
+#include "common/base/log.h"
+#include "common/model/layout.h"
+#include "common/swarm/ticket.h"
+#include "common/swarm/update-open.h"
+#include "common/sys/clock.h"
+#include "common/sys/file.h"
+
+void skep_job_done(struct skep_job *job)
+{
+    skep_process_free(job->worker);
+    free(job->places);
+    free(job->shards);
+    free(job->bases);
+    free(job->folder);
+    *job = (struct skep_job){0};
+}
+
+void skep_job_draw(struct skep_job *job, const struct skep_session *session,
+                   const struct skep_peer_id *donor)
+{
+    const struct skep_manifest *manifest = &session->manifest;
+    const struct skep_sealed *trunk = &session->sealed[0];
+    skep_job_done(job);
+    job->trunk_version = trunk->version;
+    job->ticket = skep_ticket_of(&trunk->payload, donor, trunk->version);
+    job->places = skep_alloc(manifest->training.slice_chunks + 1, sizeof *job->places);
+    job->place_count = skep_ticket_slice(&job->ticket, manifest->train.chunk_count,
+                                         manifest->training.slice_chunks, job->places);
+}
+
+static int read_trunk(struct skep_session *session, float **ret_trunk, struct skep_error *err)
+{
+    struct skep_layout layout = {0};
+    struct skep_buffer file = {0};
+    struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
+    char *path = skep_session_state_path(session, 0);
+    skep_layout_of(&session->manifest.model, &trunk, &layout);
+    float *parameters = calloc(layout.parameters, sizeof *parameters);
+    int rc = parameters != NULL ? skep_file_read(path, SKEP_LIMIT_STATE_BYTES, &file, err)
+                                : skep_error_set(err, SKEP_ERR_MEMORY, "no memory for the trunk");
+    if (rc == 0) {
+        rc = skep_state_read(&layout, file.data, file.size, parameters, err);
+    }
+    if (rc == 0) {
+        *ret_trunk = parameters;
+    } else {
+        free(parameters);
+    }
+    skep_buffer_done(&file);
+    skep_layout_done(&layout);
+    free(path);
+    return rc;
+}
+
+/* The trunk, then all experts of the chosen rows. */
+static void list_shards(struct skep_job *job, const struct skep_manifest *manifest,
+                        const bool *chosen)
+{
+    const struct skep_model_config *model = &manifest->model;
+    size_t most = 1 + (size_t)model->layers * manifest->training.donor_rows * model->columns;
+    job->shards = skep_alloc(most, sizeof *job->shards);
+    job->shards[0] = 0;
+    job->shard_count = 1;
+    for (uint32_t layer = 0; layer < model->layers; layer++) {
+        for (uint32_t row = 0; row < model->rows; row++) {
+            if (!chosen[(size_t)layer * model->rows + row]) {
+                continue;
+            }
+            for (uint32_t column = 0; column < model->columns && job->shard_count < most;
+                 column++) {
+                struct skep_shard shard = {.kind = SKEP_SHARD_FFN,
+                                           .layer = (uint16_t)layer,
+                                           .row = (uint16_t)row,
+                                           .column = (uint16_t)column};
+                job->shards[job->shard_count++] = skep_manifest_shard_index(manifest, &shard);
+            }
+        }
+    }
+}
+
+int skep_job_route(struct skep_job *job, struct skep_session *session, struct skep_error *err)
+{
+    const struct skep_manifest *manifest = &session->manifest;
+    size_t count = job->place_count;
+    struct skep_buffer *texts = skep_alloc(count + 1, sizeof *texts);
+    struct skep_slice_chunk *chunks = skep_alloc(count + 1, sizeof *chunks);
+    bool *chosen =
+        skep_alloc((size_t)manifest->model.layers * manifest->model.rows, sizeof *chosen);
+    float *trunk = NULL;
+    int rc = read_trunk(session, &trunk, err);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rc =
+            skep_blobs_get(session->blobs, &manifest->train.chunks[job->places[i]], &texts[i], err);
+        chunks[i] = (struct skep_slice_chunk){texts[i].data, texts[i].size};
+    }
+    if (rc == 0) {
+        struct skep_rows_input input = {.manifest = manifest,
+                                        .trunk = trunk,
+                                        .chunks = chunks,
+                                        .chunk_count = count,
+                                        .ticket = &job->ticket};
+        rc = skep_rows_choose(&input, chosen, err);
+    }
+    if (rc == 0) {
+        list_shards(job, manifest, chosen);
+    }
+    for (size_t i = 0; i < count; i++) {
+        skep_buffer_done(&texts[i]);
+    }
+    free(texts);
+    free(chunks);
+    free(chosen);
+    free(trunk);
+    return rc;
+}
+
+int skep_job_keep(struct skep_job *job, const bool *have, struct skep_error *err)
+{
+    size_t kept = 0;
+    if (!have[0]) {
+        return skep_error_set(err, SKEP_ERR_NETWORK, "the trunk cannot be fetched");
+    }
+    for (size_t i = 0; i < job->shard_count; i++) {
+        if (have[i]) {
+            job->shards[kept++] = job->shards[i];
+        }
+    }
+    if (kept == 1) {
+        return skep_error_set(err, SKEP_ERR_NETWORK, "none of the %zu experts can be fetched",
+                              job->shard_count - 1);
+    }
+    if (kept < job->shard_count) {
+        skep_log(SKEP_LOG_INFO, "training without %zu of %zu experts that nobody gives",
+                 job->shard_count - kept, job->shard_count - 1);
+    }
+    job->shard_count = kept;
+    return 0;
+}
+
+static void describe(struct skep_job *job, struct skep_session *session,
+                     const struct skep_outbox *outbox, struct skep_job_file *file)
+{
+    const struct skep_manifest *manifest = &session->manifest;
+    file->manifest = skep_format("%s/manifest", session->folder);
+    file->ticket = job->ticket;
+    file->trunk_version = job->trunk_version;
+    file->chunk_count = job->place_count;
+    file->chunks = skep_alloc(job->place_count + 1, sizeof *file->chunks);
+    for (size_t i = 0; i < job->place_count; i++) {
+        const char *hash = skep_id_text(manifest->train.chunks[job->places[i]].bytes);
+        file->chunks[i] = skep_format("%s/data/%.2s/%s", session->folder, hash, hash);
+    }
+    file->shard_count = job->shard_count;
+    file->shards = skep_alloc(job->shard_count, sizeof *file->shards);
+    job->bases = skep_alloc(job->shard_count, sizeof *job->bases);
+    for (size_t i = 0; i < job->shard_count; i++) {
+        struct skep_job_shard *shard = &file->shards[i];
+        shard->shard = skep_manifest_shard(manifest, job->shards[i]);
+        shard->state = skep_session_state_path(session, job->shards[i]);
+        shard->moments = skep_outbox_own_path(outbox, &shard->shard, "moments");
+        shard->residual = skep_outbox_own_path(outbox, &shard->shard, "residual");
+        job->bases[i] = session->sealed[job->shards[i]];
+    }
+}
+
+static void on_line(void *user, const char *line)
+{
+    const struct skep_job_watch *watch = user;
+    skep_job_line(watch->job, line);
+    watch->on_progress(watch->user);
+}
+
+static void on_exit_of_worker(void *user, int status)
+{
+    const struct skep_job_watch *watch = user;
+    watch->on_exit(watch->user, status);
+}
+
+void skep_job_line(struct skep_job *job, const char *line)
+{
+    struct skep_job_event event;
+    struct skep_error err = {0};
+    if (skep_job_event_decode(line, &event, &err) != 0) {
+        skep_log(SKEP_LOG_WARNING, "the worker said something else: %s", err.text);
+    } else if (event.kind == SKEP_JOB_ERROR) {
+        snprintf(job->failure, sizeof job->failure, "%.255s", event.message);
+    } else {
+        job->last = event;
+    }
+}
+
+static int start_worker(struct skep_job *job, struct skep_session *session, const char *path,
+                        const struct skep_job_watch *watch, struct skep_error *err)
+{
+    static const char *const environment[] = {"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", NULL};
+    char *program = skep_process_find("skep-worker");
+    const char *const arguments[] = {program, path, NULL};
+    struct skep_process_options options = {
+        .arguments = arguments,
+        .environment = environment,
+        .on_line = on_line,
+        .on_exit = on_exit_of_worker,
+        .user = (void *)watch,
+    };
+    job->started_ms = skep_clock_monotonic_ms();
+    int rc = skep_process_start(session->loop, &options, &job->worker, err);
+    free(program);
+    return rc;
+}
+
+int skep_job_start(struct skep_job *job, struct skep_session *session,
+                   const struct skep_outbox *outbox, const struct skep_job_watch *watch,
+                   struct skep_error *err)
+{
+    struct skep_job_file file = {0};
+    char *path = NULL;
+    char *text = NULL;
+    job->folder = skep_format("%s/job", session->folder);
+    int rc = skep_file_exists(job->folder) ? skep_folder_remove(job->folder, err) : 0;
+    if (rc == 0) {
+        rc = skep_folder_make(job->folder, err);
+    }
+    if (rc == 0) {
+        describe(job, session, outbox, &file);
+        path = skep_format("%s/job.json", job->folder);
+        text = skep_job_file_encode(&file);
+        rc = skep_file_write_quick(path, 0600, text, strlen(text), err);
+    }
+    if (rc == 0) {
+        rc = start_worker(job, session, path, watch, err);
+    }
+    free(text);
+    free(path);
+    skep_job_file_done(&file);
+    return rc;
+}
+
+static int publish_shard(struct skep_job *job, size_t i, struct skep_session *session,
+                         struct skep_outbox *outbox, const struct skep_key *key,
+                         struct skep_error *err)
+{
+    struct skep_update_statement statement = {
+        .project = session->project,
+        .shard = skep_manifest_shard(&session->manifest, job->shards[i]),
+        .base_version = job->bases[i].version,
+        .base_state = job->bases[i].root,
+        .ticket = job->ticket,
+        .tokens = job->last.tokens,
+        .loss_first = job->last.loss_first,
+        .loss_last = job->last.loss,
+    };
+    char name[SKEP_SHARD_TEXT_SIZE];
+    skep_shard_format(&statement.shard, name);
+    char *body_path = skep_format("%s/%s.body", job->folder, name);
+    char *moments = skep_format("%s/%s.moments", job->folder, name);
+    char *residual = skep_format("%s/%s.residual", job->folder, name);
+    struct skep_buffer body = {0};
+    struct skep_buffer file = {0};
+    int rc = skep_file_read(body_path, SKEP_LIMIT_UPDATE_BYTES, &body, err);
+    if (rc == 0) {
+        skep_update_seal(key, &statement, &body, &file);
+        rc = skep_outbox_add(outbox, &file, moments, residual, err);
+    }
+    skep_buffer_done(&body);
+    skep_buffer_done(&file);
+    free(body_path);
+    free(moments);
+    free(residual);
+    return rc;
+}
+
+int skep_job_publish(struct skep_job *job, struct skep_session *session, struct skep_outbox *outbox,
+                     const struct skep_key *key, struct skep_error *err)
+{
+    if (job->last.kind != SKEP_JOB_DONE) {
+        return skep_error_set(err, SKEP_ERR_STATE, "the worker ended without a result");
+    }
+    for (size_t i = 0; i < job->shard_count; i++) {
+        int rc = publish_shard(job, i, session, outbox, key, err);
+        if (rc != 0) {
+            return rc;
+        }
+    }
+    return 0;
+}

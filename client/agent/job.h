@@ -1,0 +1,64 @@
+/*
+ * One job of the donor: the ticket, what it fetches, the worker that trains it and the updates that come of it. agent.c calls these in
+ * the order of its states; each works on what the one before left here.
+ */
+#ifndef SKEP_CLIENT_AGENT_JOB_H
+#define SKEP_CLIENT_AGENT_JOB_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/agent/outbox.h"
+#include "client/network/session.h"
+#include "client/worker/job-file.h"
+#include "common/base/error.h"
+#include "common/crypto/key.h"
+#include "common/sys/process.h"
+
+/* Zero-initialise; free with skep_job_done(). */
+struct skep_job {
+    uint64_t trunk_version;
+    struct skep_hash ticket;
+    size_t place_count;
+    size_t *places; /* of data chunks */
+    size_t shard_count;
+    size_t *shards; /* places in the manifest's order; the trunk first */
+    struct skep_sealed *bases;
+    char *folder;
+    struct skep_process *worker;
+    uint64_t started_ms;
+    struct skep_job_event last; /* newest progress, or done */
+    char failure[256];          /* what the worker said when it failed */
+};
+
+/* Also ends a worker that still runs. */
+void skep_job_done(struct skep_job *job);
+/* From the fetched trunk: version, ticket and data chunks. */
+void skep_job_draw(struct skep_job *job, const struct skep_session *session,
+                   const struct skep_peer_id *donor);
+/* From trunk and chunks: the shards of the job. */
+int skep_job_route(struct skep_job *job, struct skep_session *session, struct skep_error *err);
+/* Leaves out shards that could not be fetched (`have` is in the order of shards); SKEP_ERR_NETWORK if the trunk or all experts
+ * are missing. */
+int skep_job_keep(struct skep_job *job, const bool *have, struct skep_error *err);
+
+typedef void (*skep_job_exit)(void *user, int status);
+typedef void (*skep_job_progress)(void *user);
+struct skep_job_watch {
+    struct skep_job *job;
+    skep_job_progress on_progress; /* job->last is new */
+    skep_job_exit on_exit;         /* the worker has ended */
+    void *user;
+};
+/* Writes the job file and starts the worker. `watch` is copied into the process's callbacks by pointer: keep it alive. */
+int skep_job_start(struct skep_job *job, struct skep_session *session,
+                   const struct skep_outbox *outbox, const struct skep_job_watch *watch,
+                   struct skep_error *err);
+/* Takes one line of the worker's output. */
+void skep_job_line(struct skep_job *job, const char *line);
+/* Signs the updates and puts them into the outbox. */
+int skep_job_publish(struct skep_job *job, struct skep_session *session, struct skep_outbox *outbox,
+                     const struct skep_key *key, struct skep_error *err);
+
+#endif
