@@ -20,10 +20,10 @@ client_libskep_client_a_SOURCES = \
     client/worker/flat.c client/worker/flat.h \
     client/worker/job-file.c client/worker/job-file.h
 
-bin_PROGRAMS += client/skepd
+EXTRA_PROGRAMS += client/skepd
 client_skepd_SOURCES = client/agent/main.c
 client_skepd_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
 
-pkglibexec_PROGRAMS = client/skep-worker
+EXTRA_PROGRAMS += client/skep-worker
 client_skep_worker_SOURCES = client/worker/main.c
 client_skep_worker_LDADD = client/libskep-client.a $(LIBS_FLOOR3)

@@ -7,6 +7,7 @@
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/model/layout.h"
+#include "common/swarm/chunk-hash.h"
 #include "common/swarm/replicas.h"
 #include "common/swarm/statement.h"
 #include "common/sys/file.h"
