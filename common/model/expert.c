@@ -24,15 +24,22 @@ static struct skep_lm_ffn ffn_of(const struct skep_model_config *config, skep_re
     return ffn;
 }
 
-/* Sorts the (token, expert) pairs by expert: a counting sort, so tokens stay in order. */
-static void group(struct skep_lm *lm, struct skep_lm_kept *kept)
+/* Nothing reads what the last layer makes of tokens before the first output, so no expert need work on them. */
+static bool is_needed(const struct skep_lm *lm, uint32_t layer, size_t token)
 {
+    return layer + 1 < lm->config.layers || token % lm->length >= lm->first_output;
+}
+
+/* Sorts the (token, expert) pairs by expert: a counting sort, so tokens stay in order. */
+static void group(struct skep_lm *lm, uint32_t layer)
+{
+    struct skep_lm_kept *kept = &lm->kept[layer];
     size_t grid = skep_lm_grid(lm);
     size_t k = lm->config.experts_per_token;
     size_t places = skep_lm_tokens(lm) * k;
     memset(kept->first, 0, (grid + 1) * sizeof *kept->first);
     for (size_t i = 0; i < places; i++) {
-        if (kept->chosen[i] != SKEP_NO_EXPERT) {
+        if (kept->chosen[i] != SKEP_NO_EXPERT && is_needed(lm, layer, i / k)) {
             kept->first[kept->chosen[i]]++;
         }
     }
@@ -42,7 +49,7 @@ static void group(struct skep_lm *lm, struct skep_lm_kept *kept)
         kept->first[e] = end;
     }
     for (size_t i = places; i-- > 0;) {
-        if (kept->chosen[i] != SKEP_NO_EXPERT) {
+        if (kept->chosen[i] != SKEP_NO_EXPERT && is_needed(lm, layer, i / k)) {
             size_t pair = --kept->first[kept->chosen[i]];
             kept->pair_token[pair] = (uint32_t)(i / k);
             kept->pair_place[pair] = (uint32_t)i;
@@ -73,7 +80,7 @@ void skep_experts_forward(struct skep_lm *lm, uint32_t layer)
 {
     struct skep_lm_kept *kept = &lm->kept[layer];
     size_t grid = skep_lm_grid(lm);
-    group(lm, kept);
+    group(lm, layer);
     for (size_t e = 0; e < grid; e++) {
         size_t count = kept->first[e + 1] - kept->first[e];
         if (count > 0) {
@@ -125,6 +132,8 @@ void skep_experts_backward(struct skep_lm *lm, uint32_t layer)
 {
     const struct skep_lm_kept *kept = &lm->kept[layer];
     size_t grid = skep_lm_grid(lm);
+    size_t places = skep_lm_tokens(lm) * lm->config.experts_per_token;
+    memset(lm->dweight, 0, places * sizeof *lm->dweight);
     for (size_t e = 0; e < grid; e++) {
         struct skep_lm_expert *expert = skep_lm_expert_at(lm, layer, e);
         size_t count = kept->first[e + 1] - kept->first[e];

@@ -6,6 +6,7 @@
 #include "common/base/alloc.h"
 #include "common/model/expert.h"
 #include "common/model/lm-state.h"
+#include "common/tensor/memory.h"
 
 /* Hands out pieces of one block, each on its own cache line. Run twice: without memory it only counts. */
 struct arena {
@@ -14,7 +15,7 @@ struct arena {
     double asked; /* the same in floating point, which cannot wrap around */
 };
 
-#define ARENA_ALIGN ((size_t)64)
+#define ARENA_ALIGN ((size_t)64) /* skep_memory_new() begins on such a line */
 #define ARENA_LIMIT 1e12
 
 static void *place(struct arena *arena, size_t count, size_t size)
@@ -186,13 +187,11 @@ static bool allocate(struct skep_lm *lm)
     if (arena.asked > ARENA_LIMIT) {
         return false;
     }
-    lm->memory = calloc(arena.used + ARENA_ALIGN, 1);
+    lm->memory = skep_memory_new(arena.used);
     if (lm->memory == NULL) {
         return false;
     }
-    uintptr_t address = (uintptr_t)lm->memory;
-    size_t skip = (ARENA_ALIGN - address % ARENA_ALIGN) % ARENA_ALIGN;
-    arena = (struct arena){.memory = (char *)lm->memory + skip};
+    arena = (struct arena){.memory = lm->memory};
     place_all(&arena, lm);
     return true;
 }
@@ -242,7 +241,7 @@ void skep_lm_free(struct skep_lm *lm)
     free(lm->trunk.layers);
     free(lm->trunk_gradient.values);
     free(lm->trunk_gradient.layers);
-    free(lm->memory);
+    skep_memory_free(lm->memory);
     free(lm);
 }
 
