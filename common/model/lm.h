@@ -14,7 +14,13 @@
  * and the softmax is taken over those that answer.
  *
  * Loss: mean cross-entropy in nats over the tokens at places prefix .. T-1 of each sequence (predicting the byte at that place from
- * those before it), plus z_loss * mean(logsumexp(scores)^2) of both gates.
+ * those before it), plus z_loss * mean(logsumexp(scores)^2) of both gates: the means over tokens (over sequences for rows
+ * chosen by document) of the rows' and the columns' are added, and averaged over layers. norm(x_token) of the gate is the layer's
+ * own norm, applied once more after the attention.
+ *
+ * What the gate learns from: w is a softmax over the chosen, so a score that all chosen share cancels. With one row per token the
+ * row gate has no gradient but the z-loss's, with one expert per token neither has the column gate; then only the balancing
+ * biases move the choice.
  */
 #ifndef SKEP_MODEL_LM_H
 #define SKEP_MODEL_LM_H
@@ -59,16 +65,19 @@ int skep_lm_forward(struct skep_lm *lm, const uint8_t *tokens, uint32_t batch,
  * SKEP_ERR_NUMERIC if one is not finite. */
 int skep_lm_backward(struct skep_lm *lm, double z_loss, struct skep_error *err);
 
-/* How many tokens of the last forward chose each row / column of layer l (arrays of rows / columns). */
+/* How many tokens of the last forward chose each row / column of layer l (arrays of rows / columns); a token counts once for each
+ * row and column in which it chose an expert. */
 void skep_lm_loads(const struct skep_lm *lm, uint32_t layer, uint64_t *ret_rows,
                    uint64_t *ret_columns);
 
-/* Logits [V] of the byte that follows `tokens` (1 <= count <= T; choice of rows from the first min(count, prefix) tokens). */
+/* Logits [V] of the byte that follows `tokens` (1 <= count <= T; choice of rows from the first min(count, prefix) tokens). Training
+ * never asks place T - 1 for a prediction, so count = T is allowed but untrained. Ends the last forward: no backward may follow. */
 int skep_lm_next(struct skep_lm *lm, const uint8_t *tokens, uint32_t count, float *ret_logits,
                  struct skep_error *err);
 
 /* Row scores (with balance) of each layer for a sequence's prefix, from the trunk alone: [layers, rows]. What a donor uses to
- * decide which rows to fetch before it has any expert. */
+ * decide which rows to fetch before it has any expert. Exact for route `document`; for `token` an estimate: the mean over the prefix
+ * of the gate's scores of the embeddings as they enter the model. */
 void skep_lm_score_rows(const struct skep_lm *lm, const uint8_t *tokens, float *ret_scores);
 
 #endif

@@ -35,12 +35,14 @@ struct skep_slice_chunk {
 };
 
 /* One training step after forward and backward: clips the global norm over all present shards to training->clip, then AdamW on
- * every shard in `shards` with its moments; balancing biases move by balance_step * sign(mean load - load). */
+ * every shard in `shards` with its moments; if the trunk is among them, the balancing biases of rows and columns that have a
+ * present expert move by balance_step * sign(mean load - load), the mean being over those. clip 0: no limit. */
 void skep_train_step(struct skep_lm *lm, const struct skep_training_config *training,
                      double learning_rate, const struct skep_shard *shards,
                      struct skep_moments *moments, size_t shard_count);
 
-/* Learning rate in a job that starts from trunk version v: linear warm-up over warmup_rounds, then constant. */
+/* Learning rate in a job that starts from trunk version v: linear warm-up over warmup_rounds ((v + 1) /
+ * (warmup_rounds + 1) of it), then constant. */
 double skep_train_rate(const struct skep_training_config *training, uint64_t trunk_version);
 
 /* Windows [batch, T] of step h of the job with this ticket. SKEP_ERR_FORMAT if no chunk holds one window. */
