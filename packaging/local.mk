@@ -1,1 +1,2 @@
 EXTRA_DIST += packaging/check packaging/packages.sh packaging/quickstart
+dist_man_MANS += packaging/man/skep-keeper.1

@@ -1,0 +1,194 @@
+/* Merging update files onto a shard's state file, with a tiny model. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/merge/compress.h"
+#include "common/swarm/update-open.h"
+#include "server/shape.h"
+#include "tests/lib/cmocka.h"
+
+/* A trunk of a few hundred parameters. */
+struct fixture {
+    struct skep_manifest manifest;
+    struct skep_shape shape;
+    struct skep_buffer state;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = calloc(1, sizeof *fixture);
+    struct skep_manifest *manifest = &fixture->manifest;
+    skep_manifest_defaults(manifest);
+    manifest->model.vocabulary = 16;
+    manifest->model.dim = 8;
+    manifest->model.hidden = 8;
+    manifest->model.heads = 2;
+    manifest->model.layers = 1;
+    manifest->model.context = 8;
+    manifest->model.prefix = 2;
+    manifest->model.rows = 2;
+    manifest->model.columns = 2;
+    manifest->seed.bytes[0] = 7;
+    struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
+    skep_shape_init(&fixture->shape, manifest, &trunk);
+    assert_int_equal(skep_shape_seed(&fixture->shape, &fixture->state, NULL), SKEP_OK);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    skep_buffer_done(&fixture->state);
+    skep_shape_done(&fixture->shape);
+    skep_manifest_done(&fixture->manifest);
+    free(fixture);
+    return 0;
+}
+
+/* An update of the donor with this seed: every tensor moved by `scale`, more at its end. */
+static void make_update(const struct fixture *fixture, uint8_t donor, uint64_t base, float scale,
+                        struct skep_buffer *ret_file)
+{
+    const struct skep_layout *layout = &fixture->shape.layout;
+    struct skep_update_body body = {.tensor_count = layout->tensor_count,
+                                    .tensors = calloc(layout->tensor_count, sizeof *body.tensors)};
+    float *delta = calloc(layout->parameters, sizeof *delta);
+    float *residual = calloc(layout->parameters, sizeof *residual);
+    for (size_t i = 0; i < layout->parameters; i++) {
+        delta[i] = scale * (1.0f + (float)(i % 13));
+    }
+    for (size_t i = 0; i < layout->tensor_count; i++) {
+        size_t offset = layout->tensors[i].offset;
+        assert_int_equal(skep_compress_tensor(&fixture->shape.tilings[i], 0.95f, delta + offset,
+                                              residual + offset, &body.tensors[i], NULL),
+                         SKEP_OK);
+    }
+    struct skep_buffer bytes = {0};
+    skep_update_body_encode(&body, &bytes);
+    uint8_t seed[32] = {donor};
+    struct skep_key *key = skep_key_from_seed(seed);
+    struct skep_update_statement statement = {
+        .base_version = base, .tokens = 1, .loss_first = 1, .loss_last = 1};
+    skep_update_seal(key, &statement, &bytes, ret_file);
+    skep_key_free(key);
+    skep_buffer_done(&bytes);
+    skep_update_body_done(&body);
+    free(delta);
+    free(residual);
+}
+
+static bool same(const struct skep_buffer *a, const struct skep_buffer *b)
+{
+    return a->size == b->size && memcmp(a->data, b->data, a->size) == 0;
+}
+
+static void version_0_follows_from_the_seed(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_buffer again = {0};
+    assert_int_equal(skep_shape_seed(&fixture->shape, &again, NULL), SKEP_OK);
+    assert_true(same(&again, &fixture->state));
+    assert_int_equal(skep_shape_check_state(&fixture->shape, again.data, again.size, NULL),
+                     SKEP_OK);
+    skep_buffer_done(&again);
+    fixture->manifest.seed.bytes[0] = 8;
+    assert_int_equal(skep_shape_seed(&fixture->shape, &again, NULL), SKEP_OK);
+    assert_false(same(&again, &fixture->state));
+    skep_buffer_done(&again);
+}
+
+static void merging_nothing_changes_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_buffer merged = {0};
+    assert_int_equal(skep_shape_merge(&fixture->shape, 0, &fixture->state, NULL, 0, &merged, NULL),
+                     SKEP_OK);
+    assert_true(same(&merged, &fixture->state));
+    skep_buffer_done(&merged);
+}
+
+static void the_order_of_updates_does_not_matter(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_buffer files[2] = {{0}, {0}};
+    make_update(fixture, 1, 0, 0.001f, &files[0]);
+    make_update(fixture, 2, 0, 0.002f, &files[1]);
+    struct skep_buffer one_way = {0};
+    struct skep_buffer other_way = {0};
+    assert_int_equal(
+        skep_shape_merge(&fixture->shape, 0, &fixture->state, files, 2, &one_way, NULL), SKEP_OK);
+    struct skep_buffer swapped[2] = {files[1], files[0]};
+    assert_int_equal(
+        skep_shape_merge(&fixture->shape, 0, &fixture->state, swapped, 2, &other_way, NULL),
+        SKEP_OK);
+    assert_false(same(&one_way, &fixture->state));
+    assert_true(same(&one_way, &other_way));
+    assert_int_equal(skep_shape_check_state(&fixture->shape, one_way.data, one_way.size, NULL),
+                     SKEP_OK);
+    skep_buffer_done(&one_way);
+    skep_buffer_done(&other_way);
+    skep_buffer_done(&files[0]);
+    skep_buffer_done(&files[1]);
+}
+
+static void an_update_from_too_old_a_base_spoils_the_merge(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_buffer file = {0};
+    struct skep_buffer merged = {0};
+    make_update(fixture, 1, 4, 0.001f, &file);
+    assert_int_equal(skep_shape_merge(&fixture->shape, 6, &fixture->state, &file, 1, &merged, NULL),
+                     SKEP_OK);
+    skep_buffer_done(&merged);
+    merged = (struct skep_buffer){0};
+    assert_int_equal(skep_shape_merge(&fixture->shape, 7, &fixture->state, &file, 1, &merged, NULL),
+                     SKEP_ERR_STALE);
+    assert_int_equal(skep_shape_merge(&fixture->shape, 3, &fixture->state, &file, 1, &merged, NULL),
+                     SKEP_ERR_STALE);
+    assert_int_equal(merged.size, 0);
+    skep_buffer_done(&file);
+}
+
+static void a_broken_file_spoils_the_merge(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_buffer file = {0};
+    struct skep_buffer merged = {0};
+    make_update(fixture, 1, 0, 0.001f, &file);
+    file.data[file.size - 1] ^= 1;
+    assert_int_equal(skep_shape_merge(&fixture->shape, 0, &fixture->state, &file, 1, &merged, NULL),
+                     SKEP_ERR_HASH);
+    assert_int_equal(merged.size, 0);
+    skep_buffer_done(&file);
+}
+
+static void the_state_of_another_shard_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_shape expert;
+    struct skep_shard shard = {.kind = SKEP_SHARD_FFN};
+    struct skep_buffer file = {0};
+    struct skep_error err = {0};
+    skep_shape_init(&expert, &fixture->manifest, &shard);
+    assert_int_equal(skep_shape_seed(&expert, &file, NULL), SKEP_OK);
+    assert_int_not_equal(skep_shape_check_state(&fixture->shape, file.data, file.size, &err),
+                         SKEP_OK);
+    assert_true(strlen(err.text) > 0);
+    skep_buffer_done(&file);
+    skep_shape_done(&expert);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(version_0_follows_from_the_seed, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(merging_nothing_changes_nothing, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_order_of_updates_does_not_matter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(an_update_from_too_old_a_base_spoils_the_merge, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(a_broken_file_spoils_the_merge, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_state_of_another_shard_is_refused, set_up, tear_down),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
