@@ -23,6 +23,8 @@ struct skep_chunks {
 };
 
 void skep_chunks_done(struct skep_chunks *chunks);
+/* How many chunks of `chunk_bytes` (> 0) a file of `size_bytes` has. */
+uint64_t skep_chunks_count(uint64_t size_bytes, uint32_t chunk_bytes);
 /* First byte and length of chunk i. */
 uint64_t skep_chunk_offset(const struct skep_chunks *chunks, size_t i);
 size_t skep_chunk_size(const struct skep_chunks *chunks, size_t i);

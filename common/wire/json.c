@@ -106,7 +106,8 @@ static const char *show(const json_t *value, char to[SHOWN_SIZE])
     } else if (json_is_array(value)) {
         snprintf(to, SHOWN_SIZE, "an array of %zu items", json_array_size(value));
     } else {
-        char *text = needed(json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII));
+        char *text = needed(
+            json_dumps(value, JSON_ENCODE_ANY | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(15)));
         bool whole = strlen(text) < SHOWN_SIZE - 4;
         snprintf(to, SHOWN_SIZE, "%.*s%s", SHOWN_SIZE - 4, text, whole ? "" : "...");
         free(text);

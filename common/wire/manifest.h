@@ -83,6 +83,8 @@ void skep_manifest_defaults(struct skep_manifest *manifest);
 void skep_manifest_done(struct skep_manifest *manifest);
 /* Checks ranges and relations of all fields. */
 int skep_manifest_check(const struct skep_manifest *manifest, struct skep_error *err);
+/* The part that a task file decides: name, model, training, update, merge, chunk_bytes and replicas. */
+int skep_manifest_check_settings(const struct skep_manifest *manifest, struct skep_error *err);
 /* JSON payload; unknown, missing or out-of-range fields are refused by name. */
 int skep_manifest_decode(const void *payload, size_t size, struct skep_manifest *ret_manifest,
                          struct skep_error *err);

@@ -7,6 +7,7 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/wire/json.h"
 
 enum skep_route {
     SKEP_ROUTE_DOCUMENT, /* the row is chosen per sequence from its prefix, the column per token */
@@ -31,5 +32,13 @@ struct skep_model_config {
 
 /* SKEP_ERR_FORMAT with a sentence naming the field, its value and what is allowed. */
 int skep_model_config_check(const struct skep_model_config *config, struct skep_error *err);
+
+/* As the manifest writes it; reading checks. */
+int skep_model_config_from_json(const struct skep_json *object,
+                                struct skep_model_config *ret_config, struct skep_error *err);
+struct skep_json *skep_model_config_to_json(const struct skep_model_config *config);
+
+/* An upper bound of the largest shard's safetensors file. */
+uint64_t skep_model_config_state_bytes(const struct skep_model_config *config);
 
 #endif
