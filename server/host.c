@@ -169,13 +169,14 @@ static int open_directory(struct skep_host *host, struct skep_error *err)
         return SKEP_OK;
     }
     char *state = skep_host_path(host, "dht-state");
-    struct skep_dht_options options = {.host = host->options.listen.host,
+    const char *address = host->options.listen.host;
+    bool loopback = strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
+    struct skep_dht_options options = {.host = address,
                                        .port = host->options.dht_port_given ? host->options.dht_port
                                                                             : host->port,
                                        .bootstrap = host->options.bootstrap,
-                                       .map_ports = true,
+                                       .map_ports = !loopback,
                                        .state_path = state};
-    options.map_ports = strncmp(options.host, "127.", 4) != 0 && strcmp(options.host, "::1") != 0;
     int result = skep_dht_open(host->loop, &options, &host->directory, err);
     free(state);
     if (result == SKEP_OK) {

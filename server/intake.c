@@ -49,7 +49,8 @@ static int check_known(struct skep_kept_shard *shard, const struct skep_round_up
     int result =
         skep_keeper_db_each_update(shard->project->host->db, &shard->project->manifest.project,
                                    &shard->shard, count_waiting, &waiting, err);
-    *ret_known = waiting.found;
+    /* A waiting update whose file is gone may be handed in again. */
+    *ret_known = waiting.found && skep_blobs_has(shard->project->host->blobs, &update->hash);
     if (result == SKEP_OK && !waiting.found && waiting.count >= SKEP_LIMIT_PENDING_UPDATES) {
         result = skep_error_set(err, SKEP_ERR_STATE,
                                 "%zu updates of %s wait already; try again after its next version",

@@ -2,6 +2,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
@@ -56,12 +57,14 @@ void skep_peers_free(struct skep_peers *peers)
     }
 }
 
-/* Signs a record that is newer than any before, also than those of earlier runs: its sequence is made of the time. */
+/* Signs a record that is newer than any before, also than those of earlier runs: its sequence is the time in milliseconds. */
 static void sign_own(struct skep_peers *peers)
 {
     struct skep_host *host = peers->host;
     int64_t now_s = skep_clock_unix_s();
-    uint64_t by_time = (uint64_t)now_s * 1000;
+    struct timespec now = {0};
+    clock_gettime(CLOCK_REALTIME, &now);
+    uint64_t by_time = (uint64_t)now.tv_sec * 1000 + (uint64_t)now.tv_nsec / 1000000;
     peers->sequence = by_time > peers->sequence ? by_time : peers->sequence + 1;
     struct skep_project_id projects[SKEP_LIMIT_PROJECTS];
     for (size_t i = 0; i < host->project_count; i++) {
