@@ -1,0 +1,115 @@
+#include "common/store/blobs.h"
+
+#include <inttypes.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "common/base/alloc.h"
+#include "common/base/limits.h"
+#include "common/crypto/hash.h"
+#include "common/sys/file.h"
+
+struct skep_blobs {
+    char *folder;
+};
+
+int skep_blobs_open(const char *folder, struct skep_blobs **ret_blobs, struct skep_error *err)
+{
+    int result = skep_folder_make(folder, err);
+    if (result != SKEP_OK) {
+        return result;
+    }
+    struct skep_blobs *blobs = skep_alloc(1, sizeof *blobs);
+    blobs->folder = skep_strdup(folder);
+    *ret_blobs = blobs;
+    return SKEP_OK;
+}
+
+void skep_blobs_close(struct skep_blobs *blobs)
+{
+    if (blobs != NULL) {
+        free(blobs->folder);
+        free(blobs);
+    }
+}
+
+/* The first two digits make 256 folders, so that none grows too long. */
+static char *path_of(const struct skep_blobs *blobs, const struct skep_hash *hash)
+{
+    return skep_format("%s/%02x/%s", blobs->folder, hash->bytes[0], skep_id_text(hash->bytes));
+}
+
+int skep_blobs_put(struct skep_blobs *blobs, const void *data, size_t size,
+                   const struct skep_hash *expected, struct skep_hash *ret_hash,
+                   struct skep_error *err)
+{
+    struct skep_hash hash = skep_hash_of(data, size);
+    if (expected != NULL && !skep_hash_equal(&hash, expected)) {
+        return skep_error_set(err, SKEP_ERR_HASH, "%zu bytes have SHA-256 %s, expected %s", size,
+                              skep_id_text(hash.bytes), skep_id_text(expected->bytes));
+    }
+    char *folder = skep_format("%s/%02x", blobs->folder, hash.bytes[0]);
+    char *path = path_of(blobs, &hash);
+    int result = SKEP_OK;
+    /* A file of that name and size is these bytes; a cut one is written again. */
+    if (skep_file_size(path) != (int64_t)size) {
+        result = skep_folder_make(folder, err);
+        if (result == SKEP_OK) {
+            result = skep_file_write(path, 0600, data, size, err);
+        }
+    }
+    if (result == SKEP_OK && ret_hash != NULL) {
+        *ret_hash = hash;
+    }
+    free(folder);
+    free(path);
+    return result;
+}
+
+bool skep_blobs_has(const struct skep_blobs *blobs, const struct skep_hash *hash)
+{
+    char *path = path_of(blobs, hash);
+    bool has = skep_file_exists(path);
+    free(path);
+    return has;
+}
+
+int skep_blobs_get(struct skep_blobs *blobs, const struct skep_hash *hash,
+                   struct skep_buffer *ret_data, struct skep_error *err)
+{
+    char *path = path_of(blobs, hash);
+    struct skep_buffer data = {0};
+    int result = SKEP_OK;
+    if (!skep_file_exists(path)) {
+        result = skep_error_set(err, SKEP_ERR_NOT_FOUND, "no bytes are stored under %s",
+                                skep_id_text(hash->bytes));
+        goto out;
+    }
+    result = skep_file_read(path, SKEP_LIMIT_STATE_BYTES, &data, err);
+    if (result != SKEP_OK) {
+        goto out;
+    }
+    struct skep_hash found = skep_hash_of(data.data, data.size);
+    if (!skep_hash_equal(&found, hash)) {
+        unlink(path);
+        result = skep_error_set(err, SKEP_ERR_HASH,
+                                "%s holds bytes with SHA-256 %s: the disk changed them; the file "
+                                "was removed",
+                                path, skep_id_text(found.bytes));
+        goto out;
+    }
+    skep_buffer_done(ret_data);
+    *ret_data = data;
+    data = (struct skep_buffer){0};
+out:
+    skep_buffer_done(&data);
+    free(path);
+    return result;
+}
+
+void skep_blobs_remove(struct skep_blobs *blobs, const struct skep_hash *hash)
+{
+    char *path = path_of(blobs, hash);
+    unlink(path);
+    free(path);
+}

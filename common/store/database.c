@@ -1,0 +1,276 @@
+#include "common/store/database.h"
+
+#include <sqlite3.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/alloc.h"
+
+#define APPLICATION_ID 0x536b6570 /* "Skep" */
+#define BUSY_MS 5000
+
+struct skep_query {
+    sqlite3_stmt *statement;
+    struct skep_db *db;
+};
+
+struct skep_db {
+    sqlite3 *handle;
+    char *path;
+    const char *const *sql;
+    size_t sql_count;
+    struct skep_query *queries;
+};
+
+static enum skep_err code_of(int result)
+{
+    switch (result & 0xff) {
+    case SQLITE_FULL:
+        return SKEP_ERR_FULL;
+    case SQLITE_IOERR:
+        /* A file that may not grow (a quota, a limit of the process) shows as a failed write. */
+        return result == SQLITE_IOERR_WRITE || result == SQLITE_IOERR_TRUNCATE ? SKEP_ERR_FULL
+                                                                               : SKEP_ERR_IO;
+    case SQLITE_CONSTRAINT:
+        return SKEP_ERR_DUPLICATE;
+    case SQLITE_BUSY:
+    case SQLITE_LOCKED:
+        return SKEP_ERR_IN_USE;
+    case SQLITE_NOTADB:
+    case SQLITE_CORRUPT:
+        return SKEP_ERR_FORMAT;
+    default:
+        return SKEP_ERR_IO;
+    }
+}
+
+static int failed(const struct skep_db *db, struct skep_error *err)
+{
+    int result = sqlite3_extended_errcode(db->handle);
+    return skep_error_set(err, code_of(result), "%s: the database says: %s", db->path,
+                          sqlite3_errmsg(db->handle));
+}
+
+static int execute(struct skep_db *db, const char *sql, struct skep_error *err)
+{
+    return sqlite3_exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? SKEP_OK : failed(db, err);
+}
+
+static int read_pragma(struct skep_db *db, const char *sql, int *ret_value, struct skep_error *err)
+{
+    sqlite3_stmt *statement = NULL;
+    if (sqlite3_prepare_v2(db->handle, sql, -1, &statement, NULL) != SQLITE_OK ||
+        sqlite3_step(statement) != SQLITE_ROW) {
+        int result = failed(db, err);
+        sqlite3_finalize(statement);
+        return result;
+    }
+    *ret_value = sqlite3_column_int(statement, 0);
+    sqlite3_finalize(statement);
+    return SKEP_OK;
+}
+
+static int create(struct skep_db *db, const char *schema, int version, struct skep_error *err)
+{
+    char *sql = skep_format("BEGIN;%s;PRAGMA application_id = %d;PRAGMA user_version = %d;COMMIT",
+                            schema, APPLICATION_ID, version);
+    int result = execute(db, sql, err);
+    free(sql);
+    return result;
+}
+
+static int check_schema(struct skep_db *db, const char *schema, int version, struct skep_error *err)
+{
+    int application = 0;
+    int found = 0;
+    int result = read_pragma(db, "PRAGMA application_id", &application, err);
+    if (result == SKEP_OK) {
+        result = read_pragma(db, "PRAGMA user_version", &found, err);
+    }
+    if (result != SKEP_OK) {
+        return result;
+    }
+    if (application == 0 && found == 0) {
+        return create(db, schema, version, err);
+    }
+    if (application != APPLICATION_ID || found != version) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "%s is a database of kind %08x, schema %d; this program needs kind "
+                              "%08x, schema %d: use the program that wrote it or another folder",
+                              db->path, (unsigned)application, found, (unsigned)APPLICATION_ID,
+                              version);
+    }
+    return SKEP_OK;
+}
+
+int skep_db_open(const char *path, const char *schema, int version, const char *const *sql,
+                 size_t sql_count, struct skep_db **ret_db, struct skep_error *err)
+{
+    struct skep_db *db = skep_alloc(1, sizeof *db);
+    db->path = skep_strdup(path);
+    db->sql = sql;
+    db->sql_count = sql_count;
+    db->queries = skep_alloc(sql_count, sizeof *db->queries);
+    int result = SKEP_OK;
+    if (sqlite3_open_v2(path, &db->handle, SQLITE_OPEN_READWRITE | SQLITE_OPEN_CREATE, NULL) !=
+        SQLITE_OK) {
+        result = failed(db, err);
+        goto out;
+    }
+    sqlite3_extended_result_codes(db->handle, 1);
+    sqlite3_busy_timeout(db->handle, BUSY_MS);
+    result = execute(db,
+                     "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
+                     "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF",
+                     err);
+    if (result == SKEP_OK) {
+        result = check_schema(db, schema, version, err);
+    }
+out:
+    if (result != SKEP_OK) {
+        skep_db_close(db);
+        return result;
+    }
+    *ret_db = db;
+    return SKEP_OK;
+}
+
+void skep_db_close(struct skep_db *db)
+{
+    if (db == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < db->sql_count; i++) {
+        sqlite3_finalize(db->queries[i].statement);
+    }
+    sqlite3_close(db->handle);
+    free(db->queries);
+    free(db->path);
+    free(db);
+}
+
+int skep_db_begin(struct skep_db *db, struct skep_error *err)
+{
+    return execute(db, "BEGIN IMMEDIATE", err);
+}
+
+int skep_db_end(struct skep_db *db, int result, struct skep_error *err)
+{
+    if (result == SKEP_OK) {
+        result = execute(db, "COMMIT", err);
+    }
+    if (result != SKEP_OK && !sqlite3_get_autocommit(db->handle)) {
+        execute(db, "ROLLBACK", NULL);
+    }
+    return result;
+}
+
+struct skep_query *skep_db_use(struct skep_db *db, size_t index, struct skep_error *err)
+{
+    struct skep_query *query = &db->queries[index];
+    query->db = db;
+    if (query->statement == NULL &&
+        sqlite3_prepare_v3(db->handle, db->sql[index], -1, SQLITE_PREPARE_PERSISTENT,
+                           &query->statement, NULL) != SQLITE_OK) {
+        failed(db, err);
+        return NULL;
+    }
+    skep_query_reset(query);
+    return query;
+}
+
+int skep_db_failure(const struct skep_error *err)
+{
+    return err != NULL && err->code != SKEP_OK ? (int)err->code : SKEP_ERR_IO;
+}
+
+void skep_query_bind_id(struct skep_query *query, int place, const uint8_t bytes[SKEP_ID_SIZE])
+{
+    sqlite3_bind_blob(query->statement, place, bytes, SKEP_ID_SIZE, SQLITE_TRANSIENT);
+}
+
+void skep_query_bind_blob(struct skep_query *query, int place, const void *data, size_t size)
+{
+    sqlite3_bind_blob64(query->statement, place, data, size, SQLITE_TRANSIENT);
+}
+
+void skep_query_bind_integer(struct skep_query *query, int place, int64_t value)
+{
+    sqlite3_bind_int64(query->statement, place, value);
+}
+
+void skep_query_bind_text(struct skep_query *query, int place, const char *text)
+{
+    sqlite3_bind_text(query->statement, place, text, -1, SQLITE_TRANSIENT);
+}
+
+void skep_query_bind_shard(struct skep_query *query, int place, const struct skep_shard *shard)
+{
+    char text[SKEP_SHARD_TEXT_SIZE];
+    skep_shard_format(shard, text);
+    skep_query_bind_text(query, place, text);
+}
+
+void skep_query_bind_null(struct skep_query *query, int place)
+{
+    sqlite3_bind_null(query->statement, place);
+}
+
+int skep_query_step(struct skep_query *query, struct skep_error *err)
+{
+    int result = sqlite3_step(query->statement);
+    if (result == SQLITE_ROW) {
+        return 1;
+    }
+    if (result == SQLITE_DONE) {
+        skep_query_reset(query);
+        return 0;
+    }
+    result = failed(query->db, err);
+    skep_query_reset(query);
+    return result;
+}
+
+int skep_query_run(struct skep_query *query, struct skep_error *err)
+{
+    int result = skep_query_step(query, err);
+    skep_query_reset(query);
+    return result < 0 ? result : SKEP_OK;
+}
+
+void skep_query_reset(struct skep_query *query)
+{
+    sqlite3_reset(query->statement);
+}
+
+void skep_query_id(struct skep_query *query, int column, uint8_t to[SKEP_ID_SIZE])
+{
+    const void *bytes = sqlite3_column_blob(query->statement, column);
+    if (bytes != NULL && sqlite3_column_bytes(query->statement, column) == SKEP_ID_SIZE) {
+        memcpy(to, bytes, SKEP_ID_SIZE);
+    } else {
+        memset(to, 0, SKEP_ID_SIZE);
+    }
+}
+
+int64_t skep_query_integer(struct skep_query *query, int column)
+{
+    return sqlite3_column_int64(query->statement, column);
+}
+
+const char *skep_query_text(struct skep_query *query, int column)
+{
+    return (const char *)sqlite3_column_text(query->statement, column);
+}
+
+const void *skep_query_blob(struct skep_query *query, int column, size_t *ret_size)
+{
+    const void *data = sqlite3_column_blob(query->statement, column);
+    *ret_size = (size_t)sqlite3_column_bytes(query->statement, column);
+    return data;
+}
+
+bool skep_query_is_null(struct skep_query *query, int column)
+{
+    return sqlite3_column_type(query->statement, column) == SQLITE_NULL;
+}

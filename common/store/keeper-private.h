@@ -1,0 +1,33 @@
+/* The keeper's database from the inside: its statements by name. Shared by keeper-db.c and keeper-receipts.c only. */
+#ifndef SKEP_STORE_KEEPER_PRIVATE_H
+#define SKEP_STORE_KEEPER_PRIVATE_H
+
+#include "common/store/database.h"
+
+enum skep_keeper_query {
+    ADD_PROJECT,
+    GET_PROJECT,
+    EACH_PROJECT,
+    ADD_VERSION,
+    GET_VERSION,
+    GET_LATEST_VERSION,
+    ADD_RECEIPT,
+    GET_RECEIPTS,
+    EACH_RECEIPT_SEAL,
+    DONOR_TOTALS,
+    ADD_UPDATE,
+    GET_UPDATE,
+    EACH_UPDATE,
+    DROP_MERGED_UPDATES,
+    DROP_STALE_UPDATES,
+    PUT_VOTE,
+    GET_VOTE,
+    DROP_VOTES,
+    KEEPER_QUERIES,
+};
+
+struct skep_keeper_db {
+    struct skep_db *db;
+};
+
+#endif

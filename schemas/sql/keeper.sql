@@ -1,0 +1,50 @@
+-- What a keeper must not forget. Compiled into skep-keeper; PRAGMA user_version counts changes of this schema.
+-- Identities and hashes are blobs of 32 bytes, shards their text (trunk, ffn.<layer>.<row>.<column>).
+
+CREATE TABLE project (
+    id       BLOB PRIMARY KEY,
+    manifest TEXT NOT NULL            -- envelope as it came
+) WITHOUT ROWID;
+
+CREATE TABLE version (
+    project BLOB NOT NULL REFERENCES project(id),
+    shard   TEXT NOT NULL,
+    version INTEGER NOT NULL,
+    payload BLOB NOT NULL,            -- SHA-256 of the seal's payload (of the manifest's for version 0)
+    root    BLOB NOT NULL,            -- root hash of the state's chunks
+    state   BLOB NOT NULL,            -- SHA-256 of the state file, its name among the blobs
+    seal    TEXT,                     -- envelope; NULL for version 0
+    UNIQUE (project, shard, version)
+);
+
+CREATE TABLE receipt (
+    project      BLOB NOT NULL,
+    shard        TEXT NOT NULL,
+    version      INTEGER NOT NULL,
+    update_hash  BLOB NOT NULL,
+    donor        BLOB NOT NULL,
+    base_version INTEGER NOT NULL,
+    credit_micro INTEGER NOT NULL,    -- millionths of a credit
+    PRIMARY KEY (project, shard, version, update_hash),
+    FOREIGN KEY (project, shard, version) REFERENCES version(project, shard, version)
+) WITHOUT ROWID;
+CREATE INDEX receipt_of_donor ON receipt (project, donor);
+
+CREATE TABLE waiting (                -- admitted updates that no version has merged yet
+    project      BLOB NOT NULL REFERENCES project(id),
+    shard        TEXT NOT NULL,
+    update_hash  BLOB NOT NULL,
+    donor        BLOB NOT NULL,
+    base_version INTEGER NOT NULL,
+    PRIMARY KEY (project, shard, donor, base_version)
+) WITHOUT ROWID;
+
+CREATE TABLE vote (                   -- promise and vote for the version being agreed on
+    project      BLOB NOT NULL REFERENCES project(id),
+    shard        TEXT NOT NULL,
+    version      INTEGER NOT NULL,
+    promised     INTEGER NOT NULL,
+    vote_attempt INTEGER,             -- NULL: no vote yet
+    vote_payload BLOB,
+    PRIMARY KEY (project, shard, version)
+) WITHOUT ROWID;

@@ -1,0 +1,365 @@
+/* What keeper and donor must not forget: through restarts, kill -9 and full disks. */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "common/base/alloc.h"
+#include "common/store/donor-db.h"
+#include "common/store/keeper-db.h"
+#include "common/sys/file.h"
+#include "tests/lib/cmocka.h"
+
+static const struct skep_shard TRUNK = {.kind = SKEP_SHARD_TRUNK};
+static const struct skep_shard EXPERT = {.kind = SKEP_SHARD_FFN, .layer = 1, .row = 2, .column = 3};
+static const struct skep_project_id PROJECT = {{1}};
+static const struct skep_peer_id DONOR = {{2}};
+static const struct skep_peer_id OTHER = {{3}};
+
+struct fixture {
+    char folder[64];
+    char *path;
+    struct skep_keeper_db *db;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = skep_alloc(1, sizeof *fixture);
+    strcpy(fixture->folder, "/tmp/skep-db-XXXXXX");
+    assert_non_null(mkdtemp(fixture->folder));
+    fixture->path = skep_format("%s/keeper.db", fixture->folder);
+    assert_int_equal(skep_keeper_db_open(fixture->path, &fixture->db, NULL), SKEP_OK);
+    assert_int_equal(skep_keeper_db_add_project(fixture->db, &PROJECT, "{manifest}", NULL),
+                     SKEP_OK);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    skep_keeper_db_close(fixture->db);
+    skep_folder_remove(fixture->folder, NULL);
+    free(fixture->path);
+    free(fixture);
+    return 0;
+}
+
+static void reopen(struct fixture *fixture)
+{
+    skep_keeper_db_close(fixture->db);
+    fixture->db = NULL;
+    assert_int_equal(skep_keeper_db_open(fixture->path, &fixture->db, NULL), SKEP_OK);
+}
+
+static struct skep_hash hash_of(uint8_t number)
+{
+    return (struct skep_hash){{number}};
+}
+
+static int add_version(struct skep_keeper_db *db, uint64_t version, const char *seal,
+                       const struct skep_receipt_row *receipts, size_t count)
+{
+    struct skep_version_row row = {.version = version,
+                                   .payload_hash = hash_of((uint8_t)(100 + version)),
+                                   .root = hash_of((uint8_t)(150 + version)),
+                                   .state = hash_of((uint8_t)(200 + version)),
+                                   .seal = seal};
+    return skep_keeper_db_add_version(db, &PROJECT, &TRUNK, &row, receipts, count, NULL);
+}
+
+static int count_each(void *user, const struct skep_hash *update, const struct skep_peer_id *donor,
+                      uint64_t base_version)
+{
+    (void)update;
+    (void)donor;
+    (void)base_version;
+    ++*(int *)user;
+    return SKEP_OK;
+}
+
+static int waiting(struct skep_keeper_db *db)
+{
+    int count = 0;
+    assert_int_equal(skep_keeper_db_each_update(db, &PROJECT, &TRUNK, count_each, &count, NULL),
+                     SKEP_OK);
+    return count;
+}
+
+static int add_update(struct skep_keeper_db *db, uint8_t number, const struct skep_peer_id *donor,
+                      uint64_t base)
+{
+    struct skep_hash hash = hash_of(number);
+    return skep_keeper_db_add_update(db, &PROJECT, &TRUNK, &hash, donor, base, NULL);
+}
+
+static void a_project_has_one_manifest(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(skep_keeper_db_add_project(fixture->db, &PROJECT, "{manifest}", NULL),
+                     SKEP_OK);
+    struct skep_error err = {0};
+    assert_int_equal(skep_keeper_db_add_project(fixture->db, &PROJECT, "{other}", &err),
+                     SKEP_ERR_DUPLICATE);
+    assert_non_null(strstr(err.text, "another manifest"));
+}
+
+static void one_update_per_donor_and_base_version(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(add_update(fixture->db, 1, &DONOR, 0), SKEP_OK);
+    assert_int_equal(add_update(fixture->db, 1, &DONOR, 0), SKEP_OK); /* the same file again */
+    assert_int_equal(add_update(fixture->db, 2, &DONOR, 0), SKEP_ERR_DUPLICATE);
+    assert_int_equal(add_update(fixture->db, 2, &OTHER, 0), SKEP_OK);
+    assert_int_equal(waiting(fixture->db), 2);
+}
+
+static void a_version_takes_its_updates_and_what_is_too_old(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(add_version(fixture->db, 0, NULL, NULL, 0), SKEP_OK);
+    assert_int_equal(add_update(fixture->db, 1, &DONOR, 0), SKEP_OK);
+    assert_int_equal(add_update(fixture->db, 2, &OTHER, 0), SKEP_OK);
+    assert_int_equal(
+        skep_keeper_db_put_vote(fixture->db, &PROJECT, &TRUNK, 1, 2, true, 1, "pay", 3, NULL),
+        SKEP_OK);
+    struct skep_receipt_row receipt = {hash_of(1), DONOR, 0, 77};
+    assert_int_equal(add_version(fixture->db, 1, "{seal}", &receipt, 1), SKEP_OK);
+    assert_int_equal(waiting(fixture->db), 1);
+    uint32_t promised;
+    uint32_t attempt;
+    bool voted;
+    struct skep_buffer payload = {0};
+    assert_int_equal(skep_keeper_db_get_vote(fixture->db, &PROJECT, &TRUNK, 1, &promised, &voted,
+                                             &attempt, &payload, NULL),
+                     SKEP_ERR_NOT_FOUND);
+    assert_int_equal(add_version(fixture->db, 2, "{seal}", NULL, 0), SKEP_OK);
+    assert_int_equal(waiting(fixture->db), 1);
+    assert_int_equal(add_version(fixture->db, 3, "{seal}", NULL, 0), SKEP_OK);
+    assert_int_equal(waiting(fixture->db), 0); /* base 0 cannot be merged into 4 */
+}
+
+static void versions_receipts_and_votes_survive_a_restart(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_receipt_row receipts[] = {{hash_of(2), OTHER, 0, 5}, {hash_of(1), DONOR, 0, 77}};
+    assert_int_equal(add_version(fixture->db, 0, NULL, NULL, 0), SKEP_OK);
+    assert_int_equal(add_version(fixture->db, 1, "{seal}", receipts, 2), SKEP_OK);
+    assert_int_equal(
+        skep_keeper_db_put_vote(fixture->db, &PROJECT, &TRUNK, 2, 3, true, 2, "pay", 3, NULL),
+        SKEP_OK);
+    reopen(fixture);
+    struct skep_version_row row = {0};
+    assert_int_equal(
+        skep_keeper_db_get_version(fixture->db, &PROJECT, &TRUNK, UINT64_MAX, &row, NULL), SKEP_OK);
+    assert_int_equal(row.version, 1);
+    assert_string_equal(row.seal, "{seal}");
+    free((char *)row.seal);
+    assert_int_equal(skep_keeper_db_get_version(fixture->db, &PROJECT, &TRUNK, 0, &row, NULL),
+                     SKEP_OK);
+    assert_null(row.seal);
+    assert_int_equal(skep_keeper_db_get_version(fixture->db, &PROJECT, &EXPERT, 0, &row, NULL),
+                     SKEP_ERR_NOT_FOUND);
+    struct skep_receipt_row *found = NULL;
+    size_t count = 0;
+    assert_int_equal(
+        skep_keeper_db_get_receipts(fixture->db, &PROJECT, &TRUNK, 1, &found, &count, NULL),
+        SKEP_OK);
+    assert_int_equal(count, 2);
+    assert_int_equal(found[0].credit_micro, 77); /* in order of the hash */
+    free(found);
+    uint32_t promised = 0;
+    uint32_t attempt = 0;
+    bool voted = false;
+    struct skep_buffer payload = {0};
+    assert_int_equal(skep_keeper_db_get_vote(fixture->db, &PROJECT, &TRUNK, 2, &promised, &voted,
+                                             &attempt, &payload, NULL),
+                     SKEP_OK);
+    assert_true(voted && promised == 3 && attempt == 2 && payload.size == 3);
+    skep_buffer_done(&payload);
+}
+
+static int remember_seal(void *user, int64_t rowid, const char *seal)
+{
+    assert_string_equal(seal, "{seal}");
+    *(int64_t *)user = rowid;
+    return SKEP_OK;
+}
+
+static void a_donor_finds_its_seals_from_where_it_left_off(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_receipt_row mine = {hash_of(1), DONOR, 0, 70};
+    struct skep_receipt_row theirs = {hash_of(2), OTHER, 1, 30};
+    struct skep_receipt_row more = {hash_of(3), DONOR, 2, 7};
+    assert_int_equal(add_version(fixture->db, 1, "{seal}", &mine, 1), SKEP_OK);
+    assert_int_equal(add_version(fixture->db, 2, "{seal}", &theirs, 1), SKEP_OK);
+    assert_int_equal(add_version(fixture->db, 3, "{seal}", &more, 1), SKEP_OK);
+    int64_t first = 0;
+    int64_t second = 0;
+    int64_t third = 0;
+    assert_int_equal(skep_keeper_db_each_receipt_seal(fixture->db, &PROJECT, &DONOR, 0, 1,
+                                                      remember_seal, &first, NULL),
+                     SKEP_OK);
+    assert_int_equal(skep_keeper_db_each_receipt_seal(fixture->db, &PROJECT, &DONOR, first, 9,
+                                                      remember_seal, &second, NULL),
+                     SKEP_OK);
+    assert_true(second > first);
+    assert_int_equal(skep_keeper_db_each_receipt_seal(fixture->db, &PROJECT, &DONOR, second, 9,
+                                                      remember_seal, &third, NULL),
+                     SKEP_OK);
+    assert_int_equal(third, 0);
+    struct skep_donor_total *totals = NULL;
+    size_t count = 0;
+    assert_int_equal(skep_keeper_db_donor_totals(fixture->db, &PROJECT, 9, &totals, &count, NULL),
+                     SKEP_OK);
+    assert_int_equal(count, 2);
+    assert_true(skep_peer_id_equal(&totals[0].donor, &DONOR));
+    assert_int_equal(totals[0].credit_micro, 77);
+    assert_int_equal(totals[0].updates, 2);
+    free(totals);
+}
+
+/* A child stores updates and says so after each; it is killed at a random moment, and all it has said must be there. */
+static void kill_9_loses_nothing_that_was_acknowledged(void **state)
+{
+    struct fixture *fixture = *state;
+    int said[2];
+    assert_int_equal(pipe(said), 0);
+    skep_keeper_db_close(fixture->db);
+    fixture->db = NULL;
+    pid_t child = fork();
+    if (child == 0) {
+        struct skep_keeper_db *db = NULL;
+        if (skep_keeper_db_open(fixture->path, &db, NULL) != SKEP_OK) {
+            _exit(1);
+        }
+        for (unsigned i = 0; i < 100000; i++) {
+            struct skep_peer_id donor = {{(uint8_t)i, (uint8_t)(i >> 8), 9}};
+            struct skep_hash hash = {{(uint8_t)i, (uint8_t)(i >> 8), 8}};
+            if (skep_keeper_db_add_update(db, &PROJECT, &TRUNK, &hash, &donor, 0, NULL) !=
+                    SKEP_OK ||
+                write(said[1], "!", 1) != 1) {
+                _exit(1);
+            }
+        }
+        _exit(0);
+    }
+    close(said[1]);
+    int acknowledged = 0;
+    char byte;
+    while (acknowledged < 40 && read(said[0], &byte, 1) == 1) {
+        acknowledged++;
+    }
+    kill(child, SIGKILL);
+    while (read(said[0], &byte, 1) == 1) {
+        acknowledged++;
+    }
+    close(said[0]);
+    waitpid(child, NULL, 0);
+    assert_int_equal(skep_keeper_db_open(fixture->path, &fixture->db, NULL), SKEP_OK);
+    assert_true(acknowledged >= 40);
+    assert_in_range(waiting(fixture->db), acknowledged, acknowledged + 1);
+}
+
+static void a_full_disk_is_said_and_what_was_stored_stays(void **state)
+{
+    struct fixture *fixture = *state;
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        struct rlimit limit = {60000, 60000};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        struct skep_error err = {0};
+        int result = SKEP_OK;
+        int stored = 0;
+        while (result == SKEP_OK && stored < 250) {
+            result = skep_keeper_db_add_update(
+                fixture->db, &PROJECT, &TRUNK, &(struct skep_hash){{(uint8_t)stored, 7}},
+                &(struct skep_peer_id){{(uint8_t)stored, 7}}, 0, &err);
+            stored += result == SKEP_OK;
+        }
+        _exit(result == SKEP_ERR_FULL && err.text[0] != '\0' ? stored : 255);
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status));
+    assert_in_range(WEXITSTATUS(status), 1, 250);
+    reopen(fixture);
+    assert_int_equal(waiting(fixture->db), WEXITSTATUS(status));
+}
+
+static void a_file_of_another_kind_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    char *path = skep_format("%s/other", fixture->folder);
+    assert_int_equal(
+        skep_file_write(path, 0600, "this is no database, nor was it ever one", 40, NULL), SKEP_OK);
+    struct skep_keeper_db *db = NULL;
+    struct skep_error err = {0};
+    assert_int_equal(skep_keeper_db_open(path, &db, &err), SKEP_ERR_FORMAT);
+    assert_non_null(strstr(err.text, path));
+    free(path);
+}
+
+static int check_receipt(void *user, const struct skep_shard *shard, uint64_t version,
+                         uint64_t credit_micro, const char *seal)
+{
+    assert_true(skep_shard_equal(shard, &EXPERT));
+    assert_int_equal(version, 4);
+    assert_int_equal(credit_micro, 12);
+    assert_string_equal(seal, "{seal}");
+    ++*(int *)user;
+    return SKEP_OK;
+}
+
+static void a_donor_keeps_receipts_and_marks(void **state)
+{
+    struct fixture *fixture = *state;
+    char *path = skep_format("%s/donor.db", fixture->folder);
+    struct skep_donor_db *db = NULL;
+    assert_int_equal(skep_donor_db_open(path, &db, NULL), SKEP_OK);
+    for (int i = 0; i < 2; i++) { /* the same again is fine */
+        assert_int_equal(skep_donor_db_add_receipt(db, &PROJECT, &EXPERT, 4, 12, "{seal}", NULL),
+                         SKEP_OK);
+    }
+    assert_int_equal(skep_donor_db_set_mark(db, "row", 9, NULL), SKEP_OK);
+    assert_int_equal(skep_donor_db_set_mark(db, "row", 10, NULL), SKEP_OK);
+    skep_donor_db_close(db);
+    assert_int_equal(skep_donor_db_open(path, &db, NULL), SKEP_OK);
+    int seen = 0;
+    assert_int_equal(skep_donor_db_each_receipt(db, &PROJECT, check_receipt, &seen, NULL), SKEP_OK);
+    assert_int_equal(seen, 1);
+    uint64_t receipts = 0;
+    uint64_t credit = 0;
+    assert_int_equal(skep_donor_db_sum(db, &PROJECT, &receipts, &credit, NULL), SKEP_OK);
+    assert_true(receipts == 1 && credit == 12);
+    int64_t mark = 0;
+    assert_int_equal(skep_donor_db_get_mark(db, "row", &mark, NULL), SKEP_OK);
+    assert_int_equal(mark, 10);
+    assert_int_equal(skep_donor_db_get_mark(db, "none", &mark, NULL), SKEP_OK);
+    assert_int_equal(mark, 0);
+    skep_donor_db_close(db);
+    free(path);
+}
+
+#define WITH_KEEPER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_KEEPER(a_project_has_one_manifest),
+        WITH_KEEPER(one_update_per_donor_and_base_version),
+        WITH_KEEPER(a_version_takes_its_updates_and_what_is_too_old),
+        WITH_KEEPER(versions_receipts_and_votes_survive_a_restart),
+        WITH_KEEPER(a_donor_finds_its_seals_from_where_it_left_off),
+        WITH_KEEPER(kill_9_loses_nothing_that_was_acknowledged),
+        WITH_KEEPER(a_full_disk_is_said_and_what_was_stored_stays),
+        WITH_KEEPER(a_file_of_another_kind_is_refused),
+        WITH_KEEPER(a_donor_keeps_receipts_and_marks),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
