@@ -78,8 +78,8 @@ static int read_choice(const struct skep_json *object, const char *what,
                           field->key, text, allowed);
 }
 
-static int read_field(const struct skep_json *object, const char *what,
-                      const struct skep_field *field, void *to, struct skep_error *err)
+int skep_field_read(const struct skep_json *object, const char *what,
+                    const struct skep_field *field, void *to, struct skep_error *err)
 {
     void *at = (uint8_t *)to + field->offset;
     if (is_integer(field)) {
@@ -127,7 +127,7 @@ int skep_fields_read(const struct skep_json *object, const char *what,
     keys[count] = NULL;
     int rc = skep_json_allow(object, what, keys, err);
     for (size_t i = 0; rc == SKEP_OK && i < count; i++) {
-        rc = read_field(object, what, &fields[i], to, err);
+        rc = skep_field_read(object, what, &fields[i], to, err);
     }
     return rc;
 }

@@ -39,6 +39,9 @@ struct skep_field {
 int skep_fields_read(const struct skep_json *object, const char *what,
                      const struct skep_field *fields, size_t count, void *to,
                      struct skep_error *err);
+/* One field alone; others are not looked at. */
+int skep_field_read(const struct skep_json *object, const char *what,
+                    const struct skep_field *field, void *to, struct skep_error *err);
 /* The ranges alone, on a struct. */
 int skep_fields_check(const char *what, const struct skep_field *fields, size_t count,
                       const void *from, struct skep_error *err);

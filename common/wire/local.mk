@@ -8,5 +8,7 @@ common_wire_libskep_wire_a_SOURCES += common/wire/json.c common/wire/json.h
 common_wire_libskep_wire_a_SOURCES += common/wire/fields.c common/wire/fields.h
 common_wire_libskep_wire_a_SOURCES += common/wire/manifest.c common/wire/manifest.h
 common_wire_libskep_wire_a_SOURCES += common/wire/model-config.c common/wire/model-config.h
+common_wire_libskep_wire_a_SOURCES += common/wire/message.c
+common_wire_libskep_wire_a_SOURCES += common/wire/statements.c common/wire/statements.h
 common_wire_libskep_wire_a_CPPFLAGS = $(AM_CPPFLAGS) $(JANSSON_CFLAGS) $(CYAML_CFLAGS) $(YAML_CFLAGS)
 EXTRA_DIST += common/wire/README.md

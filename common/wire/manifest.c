@@ -28,7 +28,7 @@ static const struct skep_field TOP[] = {
     {"training", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
     {"update", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
     {"merge", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
-    FIELD(skep_manifest, chunk_bytes, U32, 1024, SKEP_LIMIT_CHUNK_BYTES),
+    FIELD(skep_manifest, chunk_bytes, U32, 64, SKEP_LIMIT_CHUNK_BYTES),
     {"train", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
     {"heldout", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
     FIELD(skep_manifest, replicas, U32, 1, SKEP_LIMIT_KEEPERS),

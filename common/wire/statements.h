@@ -34,6 +34,8 @@ struct skep_record {
     struct skep_project_id *projects;
 };
 
+/* Encoding takes values that are in range (integers below 2^53, finite reals): the caller has checked its own numbers. Texts are
+ * freed by the caller; ret_ structs are untouched on failure. */
 void skep_record_done(struct skep_record *record);
 char *skep_record_encode(const struct skep_record *record);
 int skep_record_decode(const void *payload, size_t size, struct skep_record *ret_record,

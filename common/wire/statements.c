@@ -1,0 +1,245 @@
+#include "common/wire/statements.h"
+
+#include <arpa/inet.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/alloc.h"
+#include "common/base/limits.h"
+#include "common/wire/fields.h"
+#include "common/wire/json.h"
+
+#define COUNT(table) (sizeof(table) / sizeof(table)[0])
+#define FIELD(type, member, kind, least, most)                                                     \
+    {                                                                                              \
+#member, SKEP_FIELD_##kind, offsetof(struct type, member), least, most, NULL               \
+    }
+#define MOST SKEP_JSON_INTEGER_MOST
+
+static char *write_take(struct skep_json *take_root)
+{
+    char *text = skep_json_write(take_root, false);
+    skep_json_free(take_root);
+    return text;
+}
+
+/* --- record --- */
+
+static const struct skep_field RECORD[] = {
+    FIELD(skep_record, keeper, ID, 0, 0),         {"host", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
+    FIELD(skep_record, port, U16, 1, UINT16_MAX), FIELD(skep_record, tls_pin, ID, 0, 0),
+    FIELD(skep_record, sequence, U64, 0, MOST),   FIELD(skep_record, expires_s, I64, 0, MOST),
+    FIELD(skep_record, leaving, BOOL, 0, 0),      {"projects", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
+};
+
+void skep_record_done(struct skep_record *record)
+{
+    free(record->projects);
+    *record = (struct skep_record){0};
+}
+
+char *skep_record_encode(const struct skep_record *record)
+{
+    struct skep_json *root = skep_json_object_new();
+    skep_fields_write(RECORD, COUNT(RECORD), record, root);
+    skep_json_set_text(root, "host", record->host);
+    skep_json_set_take(root, "projects", skep_ids_write(record->projects, record->project_count));
+    return write_take(root);
+}
+
+/* A numeric address: names would make donors ask resolvers that a stranger chose. */
+static int read_host(const struct skep_json *root, char host[SKEP_HOST_TEXT_SIZE],
+                     struct skep_error *err)
+{
+    const char *text = NULL;
+    int rc = skep_json_get_text(root, "record", "host", &text, err);
+    if (rc != SKEP_OK) {
+        return rc;
+    }
+    struct in6_addr address;
+    if (strlen(text) >= SKEP_HOST_TEXT_SIZE ||
+        (inet_pton(AF_INET, text, &address) != 1 && inet_pton(AF_INET6, text, &address) != 1)) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "record: field host is \"%.64s\"; allowed: a numeric IPv4 or IPv6 "
+                              "address",
+                              text);
+    }
+    snprintf(host, SKEP_HOST_TEXT_SIZE, "%s", text);
+    return SKEP_OK;
+}
+
+int skep_record_decode(const void *payload, size_t size, struct skep_record *ret_record,
+                       struct skep_error *err)
+{
+    struct skep_json *root = NULL;
+    struct skep_record record = {0};
+    void *projects = NULL;
+    int rc = skep_json_parse(payload, size, "record", &root, err);
+    if (rc == SKEP_OK) {
+        rc = skep_fields_read(root, "record", RECORD, COUNT(RECORD), &record, err);
+    }
+    if (rc == SKEP_OK) {
+        rc = read_host(root, record.host, err);
+    }
+    if (rc == SKEP_OK) {
+        rc = skep_ids_read(root, "record", "projects", SKEP_LIMIT_PROJECTS, &projects,
+                           &record.project_count, err);
+    }
+    if (rc == SKEP_OK) {
+        record.projects = projects;
+        *ret_record = record;
+    }
+    skep_json_free(root);
+    return rc;
+}
+
+/* --- update --- */
+
+static const struct skep_field UPDATE[] = {
+    FIELD(skep_update_statement, project, ID, 0, 0),
+    FIELD(skep_update_statement, shard, SHARD, 0, 0),
+    FIELD(skep_update_statement, base_version, U64, 0, MOST),
+    FIELD(skep_update_statement, base_state, ID, 0, 0),
+    FIELD(skep_update_statement, donor, ID, 0, 0),
+    FIELD(skep_update_statement, ticket, ID, 0, 0),
+    FIELD(skep_update_statement, body, ID, 0, 0),
+    FIELD(skep_update_statement, tokens, U64, 0, MOST),
+    FIELD(skep_update_statement, loss_first, REAL, 0, 1e6),
+    FIELD(skep_update_statement, loss_last, REAL, 0, 1e6),
+};
+
+char *skep_update_statement_encode(const struct skep_update_statement *statement)
+{
+    struct skep_json *root = skep_json_object_new();
+    skep_fields_write(UPDATE, COUNT(UPDATE), statement, root);
+    return write_take(root);
+}
+
+int skep_update_statement_decode(const void *payload, size_t size,
+                                 struct skep_update_statement *ret_statement,
+                                 struct skep_error *err)
+{
+    struct skep_json *root = NULL;
+    struct skep_update_statement statement = {0};
+    int rc = skep_json_parse(payload, size, "update", &root, err);
+    if (rc == SKEP_OK) {
+        rc = skep_fields_read(root, "update", UPDATE, COUNT(UPDATE), &statement, err);
+    }
+    if (rc == SKEP_OK) {
+        *ret_statement = statement;
+    }
+    skep_json_free(root);
+    return rc;
+}
+
+/* --- seal --- */
+
+static const struct skep_field SEAL[] = {
+    FIELD(skep_seal, project, ID, 0, 0),           FIELD(skep_seal, shard, SHARD, 0, 0),
+    FIELD(skep_seal, version, U64, 1, MOST),       FIELD(skep_seal, attempt, U32, 0, UINT32_MAX),
+    FIELD(skep_seal, previous, ID, 0, 0),          FIELD(skep_seal, state, ID, 0, 0),
+    {"receipts", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
+};
+
+static const struct skep_field RECEIPT[] = {
+    FIELD(skep_receipt, update, ID, 0, 0),
+    FIELD(skep_receipt, donor, ID, 0, 0),
+    FIELD(skep_receipt, base_version, U64, 0, MOST),
+    FIELD(skep_receipt, credit_micro, U64, 0, MOST),
+};
+
+void skep_seal_done(struct skep_seal *seal)
+{
+    free(seal->receipts);
+    *seal = (struct skep_seal){0};
+}
+
+void skep_seal_copy(const struct skep_seal *seal, struct skep_seal *ret_copy)
+{
+    struct skep_seal copy = *seal;
+    copy.receipts = NULL;
+    if (seal->receipt_count != 0) {
+        copy.receipts = skep_alloc(seal->receipt_count, sizeof *copy.receipts);
+        memcpy(copy.receipts, seal->receipts, seal->receipt_count * sizeof *copy.receipts);
+    }
+    *ret_copy = copy;
+}
+
+char *skep_seal_encode(const struct skep_seal *seal)
+{
+    struct skep_json *root = skep_json_object_new();
+    skep_fields_write(SEAL, COUNT(SEAL), seal, root);
+    struct skep_json *receipts = skep_json_array_new();
+    for (size_t i = 0; i < seal->receipt_count; i++) {
+        struct skep_json *item = skep_json_object_new();
+        skep_fields_write(RECEIPT, COUNT(RECEIPT), &seal->receipts[i], item);
+        skep_json_push_take(receipts, item);
+    }
+    skep_json_set_take(root, "receipts", receipts);
+    return write_take(root);
+}
+
+/* Receipt i, after those before it. */
+static int read_receipt(const struct skep_json *item, struct skep_seal *seal, size_t i,
+                        struct skep_error *err)
+{
+    struct skep_receipt *receipt = &seal->receipts[i];
+    int rc = skep_fields_read(item, "seal.receipts", RECEIPT, COUNT(RECEIPT), receipt, err);
+    if (rc != SKEP_OK) {
+        return rc;
+    }
+    if (receipt->base_version >= seal->version) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "seal.receipts: field base_version is %llu; allowed: less than the "
+                              "seal's version (%llu)",
+                              (unsigned long long)receipt->base_version,
+                              (unsigned long long)seal->version);
+    }
+    if (i > 0 && skep_hash_compare(&seal->receipts[i - 1].update, &receipt->update) >= 0) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "seal.receipts: update %s follows %s; expected each once, in rising "
+                              "order",
+                              skep_id_text(receipt->update.bytes),
+                              skep_id_text(seal->receipts[i - 1].update.bytes));
+    }
+    return SKEP_OK;
+}
+
+static int read_receipts(const struct skep_json *root, struct skep_seal *seal,
+                         struct skep_error *err)
+{
+    const struct skep_json *array = NULL;
+    int rc =
+        skep_json_get_array(root, "seal", "receipts", SKEP_LIMIT_UPDATES_PER_ROUND, &array, err);
+    if (rc != SKEP_OK || skep_json_array_size(array) == 0) {
+        return rc;
+    }
+    seal->receipt_count = skep_json_array_size(array);
+    seal->receipts = skep_alloc(seal->receipt_count, sizeof *seal->receipts);
+    for (size_t i = 0; rc == SKEP_OK && i < seal->receipt_count; i++) {
+        rc = read_receipt(skep_json_array_at(array, i), seal, i, err);
+    }
+    return rc;
+}
+
+int skep_seal_decode(const void *payload, size_t size, struct skep_seal *ret_seal,
+                     struct skep_error *err)
+{
+    struct skep_json *root = NULL;
+    struct skep_seal seal = {0};
+    int rc = skep_json_parse(payload, size, "seal", &root, err);
+    if (rc == SKEP_OK) {
+        rc = skep_fields_read(root, "seal", SEAL, COUNT(SEAL), &seal, err);
+    }
+    if (rc == SKEP_OK) {
+        rc = read_receipts(root, &seal, err);
+    }
+    if (rc == SKEP_OK) {
+        *ret_seal = seal;
+    } else {
+        skep_seal_done(&seal);
+    }
+    skep_json_free(root);
+    return rc;
+}
