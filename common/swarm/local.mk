@@ -5,7 +5,8 @@ common_swarm_libskep_swarm_a_SOURCES = \
     common/swarm/records.c common/swarm/records.h \
     common/swarm/replicas.c common/swarm/replicas.h \
     common/swarm/round.c common/swarm/round.h common/swarm/round-internal.h \
-    common/swarm/round-actions.c common/swarm/round-agree.c common/swarm/round-lists.c \
+    common/swarm/round-actions.c common/swarm/round-agree.c common/swarm/round-hear.c \
+    common/swarm/round-lists.c common/swarm/round-proposal.c \
     common/swarm/statement.c common/swarm/statement.h \
     common/swarm/ticket.c common/swarm/ticket.h \
     common/swarm/update-open.c common/swarm/update-open.h

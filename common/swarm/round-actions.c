@@ -107,6 +107,19 @@ void skep_round_send_vote(struct skep_round *round, size_t to)
     }
 }
 
+void skep_round_send_promise(struct skep_round *round, size_t to)
+{
+    const struct skep_round_memory *memory = &round->memory;
+    struct skep_message *message =
+        skep_round_push_send(round, SKEP_MESSAGE_PROMISE, memory->promised, to);
+    if (message != NULL && memory->has_vote) {
+        message->has_vote = true;
+        message->vote_attempt = memory->vote_attempt;
+        skep_buffer_append(&message->seal_payload, memory->vote_payload.data,
+                           memory->vote_payload.size);
+    }
+}
+
 void skep_round_copy_envelope(const struct skep_envelope *from, struct skep_envelope *to)
 {
     skep_envelope_init(to, from->type, from->payload.data, from->payload.size);

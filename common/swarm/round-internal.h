@@ -2,7 +2,9 @@
  * The inside of the round machine, shared by its files only.
  *
  *   round.c          events in, deadlines out, sealing; the order in which things are tried
- *   round-agree.c    the agreement: leading, promising, voting, committing
+ *   round-hear.c     what other keepers say
+ *   round-agree.c    the steps: leading, voting, committing, saying again
+ *   round-proposal.c what may be voted for, and what is remembered of it
  *   round-lists.c    updates held, lists chosen, merges and fetches asked for
  *   round-actions.c  the queue of actions and the messages in them
  *
@@ -20,6 +22,7 @@
 
 #define SKEP_ROUND_MERGES                                                                          \
     16 /* results remembered for one base; a round needs one, and one more for each other list */
+#define SKEP_ROUND_AHEAD_TRIES 20
 #define SKEP_ROUND_FETCHES (2 * SKEP_LIMIT_UPDATES_PER_ROUND)
 
 /* An update in hand. `bad`: its merge failed here; it is not proposed again. */
@@ -44,6 +47,7 @@ struct skep_round_merge {
     struct skep_hash list; /* SHA-256 over the update hashes */
     enum skep_round_merge_state state;
     struct skep_hash root;
+    uint64_t asked_ms;
 };
 
 struct skep_round_fetch {
@@ -101,6 +105,8 @@ struct skep_round {
     const struct skep_key *key;
     struct skep_replicas replicas;
     size_t me; /* place in replicas */
+    size_t leaders
+        [SKEP_LIMIT_KEEPERS]; /* of attempts 0, 1, ... of this version; SIZE_MAX: not asked yet */
     struct skep_round_memory memory;
 
     struct skep_round_held *held;
@@ -121,6 +127,8 @@ struct skep_round {
     bool timed; /* attempt_ms and resend_ms are set: not yet after a restart, which knows no time */
     uint32_t attempt;
     uint64_t attempt_ms; /* when we entered it */
+    uint64_t merge_ms;   /* how long merges take here, of late */
+    bool heard;          /* its leader has said something */
     uint64_t resend_ms;  /* when to resend */
     bool due;            /* something may be done as soon as tick is called */
 
@@ -135,6 +143,9 @@ struct skep_round {
     uint64_t sealed_ms;                           /* when the newest version was */
     uint64_t answer_after_ms[SKEP_LIMIT_KEEPERS]; /* not to answer a peer too often */
     uint64_t catch_up_after_ms;
+    uint64_t ahead; /* newest version that others say is sealed */
+    size_t ahead_from;
+    uint32_t ahead_tries; /* left: a peer that only boasts is forgotten */
     size_t disagreements;
 
     struct skep_round_action *actions; /* queue: actions[first .. first + count) */
@@ -169,24 +180,38 @@ enum skep_round_merge_state skep_round_ensure(struct skep_round *round,
 struct skep_round_merge *skep_round_merge_of(struct skep_round *round,
                                              const struct skep_round_update *list, size_t count);
 struct skep_round_merge *skep_round_merge_add(struct skep_round *round,
-                                              const struct skep_round_update *list, size_t count);
+                                              const struct skep_round_update *list, size_t count,
+                                              uint64_t now_ms);
 /* Our own list could not be merged: propose a shorter one, or without its first update. */
 void skep_round_shrink(struct skep_round *round, const struct skep_round_list *list);
 
-/* round-agree.c */
+/* round-proposal.c */
 size_t skep_round_place(const struct skep_round *round, const struct skep_peer_id *keeper);
-size_t skep_round_leader(const struct skep_round *round, uint32_t attempt);
+size_t skep_round_leader(struct skep_round *round, uint32_t attempt);
+/* Replaces *proposal by this payload once it is checked against all but the merge, or leaves it alone: SKEP_ERR_STATE if it follows
+ * another version than our head, SKEP_ERR_REFUSED or SKEP_ERR_FORMAT if it is never to be voted for. */
+int skep_round_read_proposal(const struct skep_round *round, const void *payload, size_t size,
+                             uint32_t attempt, struct skep_round_proposal *proposal);
+void skep_round_proposal_done(struct skep_round_proposal *proposal);
+/* The receipts as a list; there are at most SKEP_LIMIT_UPDATES_PER_ROUND. */
+void skep_round_list_of(const struct skep_seal *seal, struct skep_round_list *ret_list);
+/* Our vote for the proposal as a ballot, signed. Ed25519 is deterministic: after a restart it is the same again. */
+void skep_round_sign_ballot(struct skep_round *round);
 void skep_round_enter(struct skep_round *round, uint32_t attempt, uint64_t now_ms);
 /* Forgets all that belongs to one version's agreement. */
 void skep_round_forget(struct skep_round *round);
-/* Takes up our last vote after a restart; one that is not for version + 1 is dropped. */
+/* Takes up our last vote after a restart; one for a version that is sealed by now is dropped. */
 void skep_round_restore(struct skep_round *round);
+
+/* round-agree.c */
 void skep_round_lead(struct skep_round *round, uint64_t now_ms);
 void skep_round_vote(struct skep_round *round, uint64_t now_ms);
 void skep_round_commit(struct skep_round *round, uint64_t now_ms);
 void skep_round_resend(struct skep_round *round);
 /* Asks the host to fetch newer seals from that keeper; false if it was asked just before. */
 bool skep_round_catch_up(struct skep_round *round, size_t from, uint64_t now_ms);
+
+/* round-hear.c */
 void skep_round_on_prepare(struct skep_round *round, const struct skep_message *message,
                            size_t from, uint64_t now_ms);
 void skep_round_on_promise(struct skep_round *round, const struct skep_message *message,
@@ -209,6 +234,8 @@ struct skep_round_action *skep_round_push_list(struct skep_round *round,
 struct skep_message *skep_round_push_send(struct skep_round *round, enum skep_message_kind kind,
                                           uint32_t attempt, size_t to);
 void skep_round_send_proposal(struct skep_round *round, size_t to);
+/* The promise on the disk, with the vote it tells of. */
+void skep_round_send_promise(struct skep_round *round, size_t to);
 void skep_round_send_vote(struct skep_round *round, size_t to);
 void skep_round_copy_envelope(const struct skep_envelope *from, struct skep_envelope *to);
 

@@ -191,7 +191,8 @@ struct skep_round_merge *skep_round_merge_of(struct skep_round *round,
 }
 
 struct skep_round_merge *skep_round_merge_add(struct skep_round *round,
-                                              const struct skep_round_update *list, size_t count)
+                                              const struct skep_round_update *list, size_t count,
+                                              uint64_t now_ms)
 {
     if (round->merge_count == SKEP_ROUND_MERGES) {
         memmove(round->merges, round->merges + 1,
@@ -199,7 +200,8 @@ struct skep_round_merge *skep_round_merge_add(struct skep_round *round,
         round->merge_count--;
     }
     struct skep_round_merge *merge = &round->merges[round->merge_count++];
-    *merge = (struct skep_round_merge){.list = list_hash(list, count), .state = SKEP_ROUND_MERGING};
+    *merge = (struct skep_round_merge){
+        .list = list_hash(list, count), .state = SKEP_ROUND_MERGING, .asked_ms = now_ms};
     return merge;
 }
 
@@ -266,7 +268,7 @@ enum skep_round_merge_state skep_round_ensure(struct skep_round *round,
     if (!complete) {
         return SKEP_ROUND_MISSING;
     }
-    skep_round_merge_add(round, list->items, list->count);
+    skep_round_merge_add(round, list->items, list->count, now_ms);
     skep_round_push_list(round, SKEP_ROUND_MERGE, list);
     return SKEP_ROUND_MERGING;
 }

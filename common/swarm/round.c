@@ -9,9 +9,10 @@
 #include "common/swarm/round-internal.h"
 #include "common/swarm/statement.h"
 
-/* An attempt lasts longer the more have failed, up to this many times SKEP_ROUND_ATTEMPT_MS: merges that take longer than the first
- * attempt must be able to finish in a later one. */
+/* An attempt whose leader is at work lasts longer the more have failed, up to this many times SKEP_ROUND_ATTEMPT_MS: merges that take
+ * longer than the first attempt must be able to finish in a later one. A silent leader is gone or has nothing to propose. */
 #define LONGEST_ATTEMPT 8u
+#define SLOWEST_MERGE_MS 60000u
 /* Nobody honest is this far ahead: a year of attempts. A larger leap would use the numbers up. */
 #define FURTHEST_LEAP (1u << 22)
 
@@ -108,7 +109,11 @@ static void watch_window(struct skep_round *round, uint64_t now_ms)
 static uint64_t attempt_end(const struct skep_round *round)
 {
     uint64_t times = round->attempt < LONGEST_ATTEMPT ? round->attempt + 1u : LONGEST_ATTEMPT;
-    return round->attempt_ms + times * SKEP_ROUND_ATTEMPT_MS;
+    if (!round->heard && !round->lead.prepared) {
+        times = 1;
+    }
+    /* The leader merges before it proposes, and we before we vote. */
+    return round->attempt_ms + times * SKEP_ROUND_ATTEMPT_MS + 2 * round->merge_ms;
 }
 
 /* An attempt that came to nothing gives way to the next. With nothing left to agree on (others drew us in and vanished) we go back to
@@ -128,6 +133,19 @@ static void pass_attempt(struct skep_round *round, uint64_t now_ms)
     skep_round_enter(round, round->attempt + 1, now_ms);
 }
 
+static bool is_behind(const struct skep_round *round)
+{
+    return round->ahead > round->memory.version && round->ahead_tries > 0;
+}
+
+/* Others are ahead: asks for their seals until we have them. */
+static void follow_ahead(struct skep_round *round, uint64_t now_ms)
+{
+    if (is_behind(round) && skep_round_catch_up(round, round->ahead_from, now_ms)) {
+        round->ahead_tries--;
+    }
+}
+
 void skep_round_advance(struct skep_round *round, uint64_t now_ms)
 {
     if (round->committing) {
@@ -138,6 +156,7 @@ void skep_round_advance(struct skep_round *round, uint64_t now_ms)
     if (restarted) {
         start_timers(round, now_ms);
     }
+    follow_ahead(round, now_ms);
     watch_window(round, now_ms);
     pass_attempt(round, now_ms);
     skep_round_lead(round, now_ms);
@@ -165,8 +184,11 @@ void skep_round_merged(struct skep_round *round, uint64_t base,
     }
     struct skep_round_merge *merge = skep_round_merge_of(round, list, list_count);
     if (merge == NULL) {
-        merge = skep_round_merge_add(round, list, list_count);
+        merge = skep_round_merge_add(round, list, list_count, now_ms);
     }
+    uint64_t took_ms = now_ms - merge->asked_ms;
+    took_ms = took_ms < SLOWEST_MERGE_MS ? took_ms : SLOWEST_MERGE_MS;
+    round->merge_ms = took_ms > round->merge_ms / 2 ? took_ms : round->merge_ms / 2;
     merge->state = root != NULL ? SKEP_ROUND_MERGED : SKEP_ROUND_FAILED;
     if (root != NULL) {
         merge->root = *root;
@@ -228,7 +250,12 @@ void skep_round_receive(struct skep_round *round, const struct skep_message *mes
     } else if (round->committing) {
         return; /* it will be said again */
     } else if (message->version > round->memory.version + 1) {
-        skep_round_catch_up(round, from, now_ms);
+        if (message->version - 1 > round->ahead || round->ahead_tries == 0) {
+            round->ahead = message->version - 1;
+            round->ahead_from = from;
+            round->ahead_tries = SKEP_ROUND_AHEAD_TRIES;
+        }
+        skep_round_advance(round, now_ms);
     } else if (message->attempt <= round->attempt ||
                message->attempt - round->attempt <= FURTHEST_LEAP) {
         handle(round, message, from, now_ms);
@@ -292,11 +319,13 @@ uint64_t skep_round_deadline(const struct skep_round *round)
     if (round->due) {
         return 0;
     }
+    uint64_t deadline = is_behind(round) ? round->catch_up_after_ms : UINT64_MAX;
     if (round->agreeing) {
         uint64_t end = attempt_end(round);
-        return round->news.known || round->resend_ms < end ? round->resend_ms : end;
+        end = round->news.known || round->resend_ms < end ? round->resend_ms : end;
+        return end < deadline ? end : deadline;
     }
-    return round->window_open ? round->wake_ms : UINT64_MAX;
+    return round->window_open && round->wake_ms < deadline ? round->wake_ms : deadline;
 }
 
 uint64_t skep_round_version(const struct skep_round *round)

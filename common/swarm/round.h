@@ -16,8 +16,9 @@
  *
  * When to close: as soon as as many updates wait as the last version merged (at least least_updates; 2 when none is known, as at
  * the start), or window_ms after the first. Attempt 0 begins when the list closes, or when another keeper's message draws us in;
- * attempt a lasts SKEP_ROUND_ATTEMPT_MS * min(a + 1, 8), so that slow merges find room, and a message of a later attempt pulls
- * everyone into it. So keepers whose clocks differ end up in the same attempt. If nothing is left to agree on, we wait again.
+ * attempt a lasts SKEP_ROUND_ATTEMPT_MS, times min(a + 1, 8) once its leader was heard, and twice what
+ * merges took of late: slow merges find room and silent leaders are soon passed over. A message of a later attempt pulls everyone
+ * into it, so keepers whose timers differ meet. If nothing is left to agree on, we wait again.
  *
  * If an action cannot be carried out (a full disk), none after it may be: free the machine and later make a new one from what the
  * disk holds, as after a crash. Both are the same to the others.
