@@ -12,6 +12,7 @@ struct head {
     size_t wide;        /* stride of qkv: 3d */
     size_t narrow;      /* stride of attended: d */
     skep_real scale;    /* 1 / sqrt(width), Vaswani et al. 2017 */
+    skep_real slope;    /* what a place loses for each place it is away */
     const skep_real *q; /* [length, width], stride wide */
     const skep_real *k;
     const skep_real *v;
@@ -28,6 +29,7 @@ static struct head head_of(const struct skep_lm *lm, uint32_t layer, uint32_t se
     struct head head = {
         .length = lm->length, .width = d / config->heads, .wide = 3 * d, .narrow = d};
     head.scale = (skep_real)(1 / sqrt((double)head.width));
+    head.slope = (skep_real)exp2(-8.0 * (index + 1) / config->heads);
     head.q = kept->qkv + (size_t)sequence * lm->length * head.wide + index * head.width;
     head.k = head.q + d;
     head.v = head.k + d;
@@ -51,7 +53,7 @@ static void head_forward(const struct head *head, skep_real *attended)
                   (struct skep_matrix){head->q + start * head->wide, head->wide, false},
                   (struct skep_matrix){head->k, head->wide, true}, 0, p, head->length);
         skep_softmax_causal((struct skep_rows){rows, seen, NULL}, start, head->length, head->scale,
-                            p);
+                            head->slope, p);
         skep_gemm((struct skep_gemm_size){rows, head->width, seen},
                   (struct skep_matrix){p, head->length, false},
                   (struct skep_matrix){head->v, head->wide, false}, 0,

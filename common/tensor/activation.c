@@ -28,29 +28,31 @@ void skep_gelu(struct skep_rows rows, skep_real *pre, const skep_real *bias, ske
 
 SKEP_CLONES
 void skep_softmax_causal(struct skep_rows rows, size_t first, size_t stride, skep_real scale,
-                         skep_real *scores)
+                         skep_real slope, skep_real *scores)
 {
     for (size_t i = 0; i < rows.count; i++) {
         skep_real *row = scores + i * stride;
-        size_t kept = first + i + 1;
-        skep_real most = row[0];
+        int kept = (int)(first + i + 1); /* 32 bits: vectors convert no wider integers */
+        skep_real most = row[0] * scale - slope * (skep_real)(kept - 1);
         SKEP_SIMD_MAX(most)
-        for (size_t j = 0; j < kept; j++) {
-            most = row[j] > most ? row[j] : most;
+        for (int j = 0; j < kept; j++) {
+            skep_real value = row[j] * scale - slope * (skep_real)(kept - 1 - j);
+            row[j] = value;
+            most = value > most ? value : most;
         }
         skep_real sum = 0;
         SKEP_SIMD_SUM(sum)
-        for (size_t j = 0; j < kept; j++) {
-            skep_real value = skep_exp((row[j] - most) * scale);
+        for (int j = 0; j < kept; j++) {
+            skep_real value = skep_exp(row[j] - most);
             row[j] = value;
             sum += value;
         }
         skep_real inverse = 1 / sum;
         SKEP_SIMD
-        for (size_t j = 0; j < kept; j++) {
+        for (int j = 0; j < kept; j++) {
             row[j] *= inverse;
         }
-        for (size_t j = kept; j < rows.dim; j++) {
+        for (size_t j = (size_t)kept; j < rows.dim; j++) {
             row[j] = 0;
         }
     }

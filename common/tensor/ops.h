@@ -55,10 +55,10 @@ void skep_rows_sum(struct skep_rows rows, const skep_real *x, skep_real *sum);
  * the way back needs. No index. */
 void skep_gelu(struct skep_rows rows, skep_real *pre, const skep_real *bias, skep_real *out);
 
-/* Causal softmax in place: row i keeps its first first + i + 1 columns, softmax of score * scale over those, 0 behind them up to
- * rows.dim. `stride` from row to row. */
+/* Causal softmax in place: row i keeps its first first + i + 1 columns, softmax over those of score * scale - slope * distance, where
+ * column j is first + i - j away (Press, Smith, Lewis, arXiv 2108.12409), and 0 behind them up to rows.dim. `stride` from row to row. */
 void skep_softmax_causal(struct skep_rows rows, size_t first, size_t stride, skep_real scale,
-                         skep_real *scores);
+                         skep_real slope, skep_real *scores);
 /* dscores: on entry the gradient of the probabilities, on return that of the scores. Both with `stride`. */
 void skep_softmax_causal_backward(struct skep_rows rows, size_t stride, skep_real scale,
                                   const skep_real *probability, skep_real *dscores);

@@ -144,21 +144,22 @@ void skep_gelu_reference(struct skep_rows rows, skep_real *pre, const skep_real 
 }
 
 void skep_softmax_causal_reference(struct skep_rows rows, size_t first, size_t stride,
-                                   skep_real scale, skep_real *scores)
+                                   skep_real scale, skep_real slope, skep_real *scores)
 {
     for (size_t i = 0; i < rows.count; i++) {
         skep_real *row = scores + i * stride;
+        size_t here = first + i;
         double most = -INFINITY;
         double sum = 0;
-        for (size_t j = 0; j <= first + i; j++) {
-            most = fmax(most, (double)(row[j] * scale));
+        for (size_t j = 0; j <= here; j++) {
+            row[j] = row[j] * scale - slope * (skep_real)(here - j);
+            most = fmax(most, (double)row[j]);
         }
-        for (size_t j = 0; j <= first + i; j++) {
-            sum += exp((double)(row[j] * scale) - most);
+        for (size_t j = 0; j <= here; j++) {
+            sum += exp((double)row[j] - most);
         }
         for (size_t j = 0; j < rows.dim; j++) {
-            double value = j <= first + i ? exp((double)(row[j] * scale) - most) / sum : 0;
-            row[j] = (skep_real)value;
+            row[j] = (skep_real)(j <= here ? exp((double)row[j] - most) / sum : 0);
         }
     }
 }

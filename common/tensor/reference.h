@@ -30,7 +30,7 @@ void skep_rows_sum_reference(struct skep_rows rows, const skep_real *x, skep_rea
 void skep_gelu_reference(struct skep_rows rows, skep_real *pre, const skep_real *bias,
                          skep_real *out);
 void skep_softmax_causal_reference(struct skep_rows rows, size_t first, size_t stride,
-                                   skep_real scale, skep_real *scores);
+                                   skep_real scale, skep_real slope, skep_real *scores);
 void skep_softmax_causal_backward_reference(struct skep_rows rows, size_t stride, skep_real scale,
                                             const skep_real *probability, skep_real *dscores);
 skep_real skep_logsumexp_reference(const skep_real *values, size_t count);

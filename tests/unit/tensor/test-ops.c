@@ -227,8 +227,8 @@ static void causal_softmax_matches_its_reference_and_is_zero_behind_its_place(vo
     struct skep_rows rows = {COUNT, DIM - 4, NULL};
     float *scores = random_values(SIZE, 17, 60);
     float *expected = copy(scores, SIZE);
-    skep_softmax_causal(rows, 5, DIM, 0.5f, scores);
-    skep_softmax_causal_reference(rows, 5, DIM, 0.5f, expected);
+    skep_softmax_causal(rows, 5, DIM, 0.5f, 0.25f, scores);
+    skep_softmax_causal_reference(rows, 5, DIM, 0.5f, 0.25f, expected);
     assert_near(scores, expected, SIZE);
     assert_true(scores[6] == 0 && scores[5] > 0);
     float *dscores = random_values(SIZE, 18, 1);
