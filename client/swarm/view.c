@@ -91,10 +91,11 @@ static void show_line(struct skep_swarm_view *view, const struct skep_swarm_figu
     char heldout[16];
     format_bits(totals->bits_per_byte, training);
     format_bits(figures->heldout, heldout);
-    printf("%5.0f s  round %lld  bits/byte %s (held-out %s)  %.0f tokens/s  merged %lld  "
-           "credit %.3f  keepers %zu/%zu\n",
+    printf("%5.0f s  round %lld  bits/byte %s (held-out %s)  %.0f tokens/s  tokens %lld  "
+           "merged %lld  credit %.3f  keepers %zu/%zu\n",
            figures->elapsed_s, (long long)totals->round, training, heldout, totals->tokens_per_s,
-           (long long)totals->merged, totals->credit, totals->keepers_agree, figures->keeper_count);
+           (long long)totals->tokens, (long long)totals->merged, totals->credit,
+           totals->keepers_agree, figures->keeper_count);
     fflush(stdout);
     view->last_round = totals->round;
     view->last_s = figures->elapsed_s;

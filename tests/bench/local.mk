@@ -4,3 +4,11 @@ EXTRA_PROGRAMS += tests/bench/lm-step
 BENCHES += tests/bench/lm-step
 tests_bench_lm_step_SOURCES = tests/bench/lm-step.c
 tests_bench_lm_step_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
+
+EXTRA_PROGRAMS += tests/bench/sweep-lm
+BENCHES += tests/bench/sweep-lm
+tests_bench_sweep_lm_SOURCES = tests/bench/sweep-lm.c
+tests_bench_sweep_lm_LDADD = $(LIBS_FLOOR2)
+
+# Starts real swarms; `make bench` runs it where the programs are built.
+EXTRA_DIST += tests/bench/train-lm
