@@ -29,7 +29,7 @@ static struct head head_of(const struct skep_lm *lm, uint32_t layer, uint32_t se
     struct head head = {
         .length = lm->length, .width = d / config->heads, .wide = 3 * d, .narrow = d};
     head.scale = (skep_real)(1 / sqrt((double)head.width));
-    head.slope = (skep_real)exp2(-8.0 * (index + 1) / config->heads);
+    head.slope = (skep_real)exp2(-8.0 * index / config->heads);
     head.q = kept->qkv + (size_t)sequence * lm->length * head.wide + index * head.width;
     head.k = head.q + d;
     head.v = head.k + d;
