@@ -440,7 +440,11 @@ int skep_kept_shard_pass(struct skep_kept_shard *shard, const struct skep_envelo
                          const struct skep_seal *seal, const struct skep_hash *payload_hash,
                          struct skep_error *err)
 {
-    /* Our machine and state stay where they are until the newest version is here: only the row is written. */
+    /* Our machine and state stay where they are until the newest version is here: only the row is written, and only if agreement
+     * has not been faster. */
+    if (seal->version <= shard->versions[0].version) {
+        return SKEP_OK;
+    }
     struct skep_kept_version version = {
         .version = seal->version, .payload = *payload_hash, .root = seal->state};
     return store_rows(shard, envelope, seal, &version, err);

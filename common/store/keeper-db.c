@@ -14,8 +14,9 @@ static const char *const SQL[KEEPER_QUERIES] = {
     [ADD_PROJECT] = "INSERT INTO project (id, manifest) VALUES (?, ?)",
     [GET_PROJECT] = "SELECT manifest FROM project WHERE id = ?",
     [EACH_PROJECT] = "SELECT id, manifest FROM project ORDER BY id",
-    [ADD_VERSION] = "INSERT OR IGNORE INTO version (project, shard, version, payload, root, state, "
-                    "seal) VALUES (?, ?, ?, ?, ?, ?, ?)",
+    [ADD_VERSION] = "INSERT INTO version (project, shard, version, payload, root, state, seal) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?) "
+                    "ON CONFLICT (project, shard, version) DO UPDATE SET state = excluded.state",
     [GET_VERSION] = "SELECT version, payload, root, state, seal FROM version "
                     "WHERE project = ? AND shard = ? AND version = ?",
     [GET_LATEST_VERSION] = "SELECT version, payload, root, state, seal FROM version "

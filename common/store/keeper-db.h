@@ -48,7 +48,7 @@ struct skep_receipt_row {
 
 /* Stores the version and its receipts, deletes the waiting updates that it merged and those with base_version + 2 < version,
  * and promise and vote, all in one transaction. Seals are kept for ever, older states are the caller's to remove. Storing the
- * same version again is fine. */
+ * same version again is fine and replaces the name of its state file only (a seal may come before its state). */
 int skep_keeper_db_add_version(struct skep_keeper_db *db, const struct skep_project_id *project,
                                const struct skep_shard *shard, const struct skep_version_row *row,
                                const struct skep_receipt_row *receipts, size_t receipt_count,
