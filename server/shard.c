@@ -460,9 +460,16 @@ int skep_kept_shard_restore(struct skep_kept_shard *shard, struct skep_buffer *t
                               "the state found for %s has root %.12s, not %.12s", shard->text,
                               skep_id_text(root.bytes), skep_id_text(head->root.bytes));
     }
+    struct skep_version_row row = {
+        .version = head->version, .payload_hash = head->payload, .root = head->root};
     int result =
-        skep_blobs_put(blobs_of(shard), take_file->data, take_file->size, NULL, &head->state, err);
+        skep_blobs_put(blobs_of(shard), take_file->data, take_file->size, NULL, &row.state, err);
     if (result == SKEP_OK) {
+        result = skep_keeper_db_add_version(db_of(shard), project_of(shard), &shard->shard, &row,
+                                            NULL, 0, err);
+    }
+    if (result == SKEP_OK) {
+        head->state = row.state;
         set_file(shard, take_file);
     }
     return result;
