@@ -10,6 +10,7 @@ client_libskep_client_a_SOURCES = \
     client/agent/receipts.c client/agent/receipts.h \
     client/agent/rows.c client/agent/rows.h \
     client/agent/states.c client/agent/states.h \
+    client/cli/split.c client/cli/split.h \
     client/network/data.c \
     client/network/fetch.c client/network/fetch.h \
     client/network/heads.c client/network/heads.h \
@@ -27,3 +28,22 @@ client_skepd_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
 EXTRA_PROGRAMS += client/skep-worker
 client_skep_worker_SOURCES = client/worker/main.c
 client_skep_worker_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
+
+EXTRA_PROGRAMS += client/skep
+client_skep_SOURCES = \
+    client/cli/cli.h \
+    client/cli/credit.c \
+    client/cli/daemon.c \
+    client/cli/main.c \
+    client/cli/model.c client/cli/model.h \
+    client/cli/options.c \
+    client/cli/project.c \
+    client/cli/publish.c client/cli/publish.h \
+    client/cli/use.c \
+    client/swarm/figures.c client/swarm/figures.h \
+    client/swarm/members.c client/swarm/members.h \
+    client/swarm/options.c client/swarm/options.h \
+    client/swarm/swarm.c client/swarm/swarm.h \
+    client/swarm/view.c client/swarm/view.h
+client_skep_CPPFLAGS = $(AM_CPPFLAGS) $(NCURSES_CFLAGS)
+client_skep_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(NCURSES_LIBS)

@@ -236,7 +236,7 @@ static void enter_fetching_experts(struct skep_agent *agent)
         fail(agent, &err);
         return;
     }
-    skep_session_prune(agent->session);
+    skep_session_prune(agent->session, 0);
     struct skep_agent_call *call = call_new(agent);
     call->have = skep_alloc(agent->job.shard_count, sizeof *call->have);
     say(agent, "Fetching %zu experts for round %llu.", agent->job.shard_count - 1,

@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/swarm/replicas.h"
 #include "common/swarm/statement.h"
+#include "common/sys/clock.h"
 #include "common/sys/file.h"
 
 #define PARALLEL 16u
@@ -407,7 +409,7 @@ void skep_session_fetch_shards(struct skep_session *session, const size_t *shard
 
 struct prune {
     struct skep_session *session;
-    size_t removed;
+    int64_t before_s;
 };
 
 static void prune_one(void *user, const char *name)
@@ -427,14 +429,16 @@ static void prune_one(void *user, const char *name)
         }
     }
     char *path = skep_format("%s/states/%s", session->folder, name);
-    (void)unlink(path);
+    struct stat status;
+    if (stat(path, &status) == 0 && (int64_t)status.st_mtime <= prune->before_s) {
+        (void)unlink(path);
+    }
     free(path);
-    prune->removed++;
 }
 
-void skep_session_prune(struct skep_session *session)
+void skep_session_prune(struct skep_session *session, int64_t older_than_s)
 {
-    struct prune prune = {.session = session};
+    struct prune prune = {.session = session, .before_s = skep_clock_unix_s() - older_than_s};
     char *states = skep_format("%s/states", session->folder);
     (void)skep_folder_list(states, prune_one, &prune, NULL);
     free(states);

@@ -81,8 +81,9 @@ void skep_session_fetch_shards(struct skep_session *session, const size_t *shard
                                bool *ret_have, skep_session_done done, void *user);
 /* Path of a shard's fetched state; the caller frees. */
 char *skep_session_state_path(const struct skep_session *session, size_t shard);
-/* Removes states that are neither a fetched version nor the head of any shard. */
-void skep_session_prune(struct skep_session *session);
+/* Removes states that are neither a fetched version nor the head of any shard, if they are older than that: commands that run side
+ * by side share a folder. */
+void skep_session_prune(struct skep_session *session, int64_t older_than_s);
 
 /* Fetches data chunks (`places` in the set) that are not there yet. */
 void skep_session_fetch_chunks(struct skep_session *session, const struct skep_data_set *set,

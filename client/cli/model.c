@@ -1,0 +1,183 @@
+#include "client/cli/model.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/agent/attachment.h"
+#include "client/cli/cli.h"
+#include "common/base/alloc.h"
+#include "common/base/limits.h"
+#include "common/model/layout.h"
+#include "common/sys/file.h"
+
+#define FIND_MS 60000u
+#define FETCH_MS 1800000u
+#define ATTEMPTS 5 /* the swarm moves on while we fetch */
+#define KEEP_S 600 /* older states of the cache are removed */
+
+/* Where fetched models rest: below the donor's folder if one was named, else the user's cache. */
+static char *cache_folder(const char *dir, const struct skep_project_id *project)
+{
+    const char *cache = getenv("XDG_CACHE_HOME");
+    const char *home = getenv("HOME");
+    const char *id = skep_id_text(project->bytes);
+    if (dir != NULL) {
+        return skep_format("%s/view-%.8s", dir, id);
+    }
+    if (cache != NULL && cache[0] == '/') {
+        return skep_format("%s/skep/%.8s", cache, id);
+    }
+    return skep_format("%s/.cache/skep/%.8s", home != NULL ? home : "/tmp", id);
+}
+
+static int open_session(const struct skep_model_source *source, struct skep_model *model,
+                        struct skep_error *err)
+{
+    struct skep_attachment kept = {0};
+    char *dir = skep_cli_dir(source->dir);
+    char *folder = NULL;
+    int rc = 0;
+    skep_attachment_load(dir, &kept);
+    const char *bootstrap = source->bootstrap != NULL ? source->bootstrap : kept.bootstrap;
+    if (source->project != NULL) {
+        rc = skep_attachment_check(source->project, bootstrap, err);
+        (void)skep_hex_decode(source->project, kept.project.bytes, sizeof kept.project.bytes);
+    } else if (!kept.attached) {
+        rc = skep_error_set(err, SKEP_ERR_NOT_FOUND,
+                            "%s is attached to no project; name one with --project ID --bootstrap "
+                            "HOST:PORT",
+                            dir);
+    }
+    if (rc == 0) {
+        folder = cache_folder(source->dir, &kept.project);
+        struct skep_session_options options = {
+            .project = kept.project, .folder = folder, .bootstrap = bootstrap};
+        rc = skep_session_open(model->loop, &options, &model->session, err);
+    }
+    free(folder);
+    free(kept.bootstrap);
+    free(dir);
+    return rc;
+}
+
+static int find(struct skep_model *model, struct skep_error *err)
+{
+    model->wait = (struct skep_wait){0};
+    skep_session_find(model->session, skep_session_woken, &model->wait);
+    return skep_session_wait(model->session, &model->wait, FIND_MS, err);
+}
+
+static int ask_heads(struct skep_model *model, struct skep_error *err)
+{
+    model->wait = (struct skep_wait){0};
+    skep_session_ask_heads(model->session, skep_session_woken, &model->wait);
+    return skep_session_wait(model->session, &model->wait, FIND_MS, err);
+}
+
+static int fetch_all(struct skep_model *model, struct skep_error *err)
+{
+    struct skep_session *session = model->session;
+    size_t count = session->heads.count;
+    model->wait = (struct skep_wait){0};
+    size_t *shards = calloc(count, sizeof *shards);
+    free(model->have);
+    model->have = calloc(count, sizeof *model->have);
+    if (shards == NULL || model->have == NULL) {
+        free(shards);
+        return skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu shards", count);
+    }
+    for (size_t i = 0; i < count; i++) {
+        shards[i] = i;
+    }
+    skep_session_fetch_shards(session, shards, count, model->have, skep_session_woken,
+                              &model->wait);
+    free(shards);
+    int rc = skep_session_wait(session, &model->wait, FETCH_MS, err);
+    model->missing = 0;
+    for (size_t i = 0; i < count && model->wait.done; i++) {
+        model->missing += !model->have[i];
+    }
+    return rc;
+}
+
+int skep_model_fetch(const struct skep_model_source *source, struct skep_model *ret_model,
+                     struct skep_error *err)
+{
+    ret_model->loop = skep_loop_new();
+    int rc = open_session(source, ret_model, err);
+    if (rc == 0) {
+        rc = find(ret_model, err);
+    }
+    bool again = rc == 0;
+    for (int attempt = 0; attempt < ATTEMPTS && again; attempt++) {
+        rc = ask_heads(ret_model, err);
+        if (rc == 0) {
+            rc = fetch_all(ret_model, err);
+        }
+        again = rc != 0 && ret_model->wait.done;
+    }
+    if (rc != 0 && ret_model->have != NULL && ret_model->wait.done && ret_model->have[0]) {
+        fprintf(stderr, "skep: %zu of %zu shards cannot be fetched (%s)\n", ret_model->missing,
+                ret_model->session->heads.count, err->text);
+        rc = 0;
+    }
+    if (rc == 0) {
+        skep_session_prune(ret_model->session, KEEP_S);
+    }
+    return rc;
+}
+
+void skep_model_done(struct skep_model *model)
+{
+    skep_session_close(model->session);
+    if (model->loop != NULL) {
+        skep_loop_free(model->loop);
+    }
+    free(model->have);
+    *model = (struct skep_model){0};
+}
+
+static int load_shard(const struct skep_model *model, size_t i, struct skep_lm *lm,
+                      struct skep_error *err)
+{
+    const struct skep_manifest *manifest = &model->session->manifest;
+    struct skep_shard shard = skep_manifest_shard(manifest, i);
+    struct skep_layout layout = {0};
+    struct skep_buffer file = {0};
+    char *path = skep_session_state_path(model->session, i);
+    skep_layout_of(&manifest->model, &shard, &layout);
+    float *parameters = calloc(layout.parameters, sizeof *parameters);
+    int rc = parameters != NULL ? skep_file_read(path, SKEP_LIMIT_STATE_BYTES, &file, err)
+                                : skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu numbers",
+                                                 layout.parameters);
+    if (rc == 0) {
+        rc = skep_state_read(&layout, file.data, file.size, parameters, err);
+    }
+    if (rc == 0) {
+        skep_lm_set(lm, &shard, parameters);
+    }
+    free(parameters);
+    free(path);
+    skep_buffer_done(&file);
+    skep_layout_done(&layout);
+    return rc;
+}
+
+int skep_model_load(const struct skep_model *model, uint32_t batch, struct skep_lm **ret_lm,
+                    struct skep_error *err)
+{
+    struct skep_lm *lm = NULL;
+    int rc = skep_lm_new(&model->session->manifest.model, batch, &lm, err);
+    for (size_t i = 0; i < model->session->heads.count && rc == 0; i++) {
+        if (model->have[i]) {
+            rc = load_shard(model, i, lm, err);
+        }
+    }
+    if (rc != 0) {
+        skep_lm_free(lm);
+        return rc;
+    }
+    *ret_lm = lm;
+    return 0;
+}

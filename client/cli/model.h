@@ -1,0 +1,36 @@
+/* The newest sealed model of a project, fetched for export, generate and eval. */
+#ifndef SKEP_CLIENT_CLI_MODEL_H
+#define SKEP_CLIENT_CLI_MODEL_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "client/network/session.h"
+#include "common/base/error.h"
+#include "common/model/lm.h"
+#include "common/sys/loop.h"
+
+/* Zero-initialise; free with skep_model_done(). */
+struct skep_model {
+    struct skep_loop *loop;
+    struct skep_session *session;
+    bool *have; /* per shard */
+    size_t missing;
+    struct skep_wait wait; /* here, because an answer may still come after we gave up waiting */
+};
+
+struct skep_model_source {
+    const char *dir;       /* of the daemon whose attached project is meant; NULL: the default */
+    const char *project;   /* NULL: the attached one */
+    const char *bootstrap; /* NULL: the daemon's */
+};
+
+/* Finds keepers and fetches all shards. Experts that nobody gives are counted in `missing`; without the trunk it fails. */
+int skep_model_fetch(const struct skep_model_source *source, struct skep_model *ret_model,
+                     struct skep_error *err);
+void skep_model_done(struct skep_model *model);
+/* The fetched shards as a model for batches of up to `batch` sequences. */
+int skep_model_load(const struct skep_model *model, uint32_t batch, struct skep_lm **ret_lm,
+                    struct skep_error *err);
+
+#endif
