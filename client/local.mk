@@ -1,4 +1,5 @@
 # The client: skepd (the daemon), skep-worker (one process per job), skep (the command).
+EXTRA_DIST += client/README.md
 noinst_LIBRARIES += client/libskep-client.a
 client_libskep_client_a_SOURCES = \
     client/agent/agent.c client/agent/agent.h \

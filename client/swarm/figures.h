@@ -44,7 +44,7 @@ int skep_donor_figures_read(const void *text, size_t size, struct skep_donor_fig
 
 /* A member as the view shows it. */
 struct skep_swarm_row {
-    char name[16];
+    char name[24];
     bool running;
     struct skep_keeper_figures keeper;
     struct skep_donor_figures donor;

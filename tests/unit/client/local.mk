@@ -1,1 +1,25 @@
 # tests of client
+UNIT_TESTS += tests/unit/client/test-rows
+tests_unit_client_test_rows_SOURCES = tests/unit/client/test-rows.c
+tests_unit_client_test_rows_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-states
+tests_unit_client_test_states_SOURCES = tests/unit/client/test-states.c
+tests_unit_client_test_states_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-job-file
+tests_unit_client_test_job_file_SOURCES = tests/unit/client/test-job-file.c
+tests_unit_client_test_job_file_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-fetch
+tests_unit_client_test_fetch_SOURCES = tests/unit/client/test-fetch.c
+tests_unit_client_test_fetch_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-split
+tests_unit_client_test_split_SOURCES = tests/unit/client/test-split.c
+tests_unit_client_test_split_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
+# waits for discovery: UNIT_TESTS += tests/unit/client/test-receipts
+EXTRA_PROGRAMS += tests/unit/client/test-receipts
+tests_unit_client_test_receipts_SOURCES = tests/unit/client/test-receipts.c
+tests_unit_client_test_receipts_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)

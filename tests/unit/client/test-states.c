@@ -1,0 +1,75 @@
+/* The life of a job as a table of moves. */
+#include "client/agent/states.h"
+#include "tests/lib/cmocka.h"
+
+static void a_job_walks_through_all_states_and_begins_again(void **state)
+{
+    (void)state;
+    static const enum skep_agent_state expected[] = {
+        SKEP_AGENT_LOOKING,          SKEP_AGENT_FETCHING_TRUNK, SKEP_AGENT_FETCHING_DATA,
+        SKEP_AGENT_FETCHING_EXPERTS, SKEP_AGENT_TRAINING,       SKEP_AGENT_PUBLISHING,
+        SKEP_AGENT_WAITING,          SKEP_AGENT_FINDING};
+    enum skep_agent_state at = skep_agent_next(SKEP_AGENT_IDLE, SKEP_AGENT_ATTACHED);
+    assert_int_equal(at, SKEP_AGENT_FINDING);
+    for (unsigned i = 0; i < sizeof expected / sizeof expected[0]; i++) {
+        at = skep_agent_next(at, SKEP_AGENT_DONE);
+        assert_int_equal(at, expected[i]);
+    }
+}
+
+static void a_failure_anywhere_in_a_job_leads_to_backoff_and_back_to_the_start(void **state)
+{
+    (void)state;
+    for (int at = SKEP_AGENT_FINDING; at <= SKEP_AGENT_WAITING; at++) {
+        assert_int_equal(skep_agent_next((enum skep_agent_state)at, SKEP_AGENT_FAILED),
+                         SKEP_AGENT_BACKOFF);
+    }
+    assert_int_equal(skep_agent_next(SKEP_AGENT_BACKOFF, SKEP_AGENT_TIME), SKEP_AGENT_FINDING);
+}
+
+static void pause_and_quit_work_everywhere_and_pause_keeps_its_word(void **state)
+{
+    (void)state;
+    for (int at = SKEP_AGENT_IDLE; at < SKEP_AGENT_PAUSED; at++) {
+        assert_int_equal(skep_agent_next((enum skep_agent_state)at, SKEP_AGENT_PAUSE),
+                         SKEP_AGENT_PAUSED);
+        assert_int_equal(skep_agent_next((enum skep_agent_state)at, SKEP_AGENT_QUIT),
+                         SKEP_AGENT_STOPPING);
+    }
+    for (int event = 0; event < SKEP_AGENT_EVENTS; event++) {
+        enum skep_agent_state next =
+            skep_agent_next(SKEP_AGENT_PAUSED, (enum skep_agent_event)event);
+        assert_int_equal(next, event == SKEP_AGENT_RESUME ? SKEP_AGENT_FINDING
+                               : event == SKEP_AGENT_QUIT ? SKEP_AGENT_STOPPING
+                                                          : SKEP_AGENT_PAUSED);
+    }
+}
+
+static void nothing_leads_out_of_stopping(void **state)
+{
+    (void)state;
+    for (int event = 0; event < SKEP_AGENT_EVENTS; event++) {
+        assert_int_equal(skep_agent_next(SKEP_AGENT_STOPPING, (enum skep_agent_event)event),
+                         SKEP_AGENT_STOPPING);
+    }
+}
+
+static void a_donor_whose_update_is_in_waits_instead_of_training_again(void **state)
+{
+    (void)state;
+    assert_int_equal(skep_agent_next(SKEP_AGENT_LOOKING, SKEP_AGENT_NOTHING_NEW),
+                     SKEP_AGENT_WAITING);
+    assert_int_equal(skep_agent_next(SKEP_AGENT_WAITING, SKEP_AGENT_TIME), SKEP_AGENT_FINDING);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_job_walks_through_all_states_and_begins_again),
+        cmocka_unit_test(a_failure_anywhere_in_a_job_leads_to_backoff_and_back_to_the_start),
+        cmocka_unit_test(pause_and_quit_work_everywhere_and_pause_keeps_its_word),
+        cmocka_unit_test(nothing_leads_out_of_stopping),
+        cmocka_unit_test(a_donor_whose_update_is_in_waits_instead_of_training_again),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
