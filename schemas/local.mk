@@ -1,2 +1,8 @@
 EXTRA_DIST += schemas/update.md schemas/vectors/update-body.hex schemas/vectors/update-file.hex
 EXTRA_DIST += schemas/openapi.yaml
+EXTRA_DIST += schemas/envelope.schema.json
+EXTRA_DIST += schemas/manifest.schema.json
+EXTRA_DIST += schemas/message.schema.json
+EXTRA_DIST += schemas/record.schema.json
+EXTRA_DIST += schemas/seal.schema.json
+EXTRA_DIST += schemas/update.schema.json

@@ -14,3 +14,9 @@ UNIT_TESTS += tests/unit/wire/test-statements
 tests_unit_wire_test_statements_SOURCES = tests/unit/wire/test-statements.c \
     tests/unit/wire/examples.c tests/unit/wire/examples.h
 tests_unit_wire_test_statements_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/wire/statement-tool
+tests_unit_wire_statement_tool_SOURCES = tests/unit/wire/statement-tool.c \
+    tests/unit/wire/examples.c tests/unit/wire/examples.h
+tests_unit_wire_statement_tool_LDADD = $(LIBS_FLOOR1)
+TESTS += tests/unit/wire/test-schemas.py
+EXTRA_DIST += tests/unit/wire/test-schemas.py
