@@ -110,7 +110,7 @@ struct sim_world {
     struct sim_queue queue;
     /* what the world saw sealed */
     size_t version_count;
-    struct sim_version versions[SIM_VERSIONS]; /* the first seal of each */
+    struct sim_version versions[SIM_VERSIONS]; /* the first seal of each, without its envelope */
     bool again[SIM_VERSIONS];
     struct sim_result result;
 };
@@ -119,9 +119,11 @@ void sim_fail(struct sim_world *world, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 bool sim_chance(struct sim_world *world, uint32_t permille);
 struct sim_event *sim_event_new(enum sim_event_kind kind, const struct sim_keeper *keeper);
-/* Checks a seal against all that was sealed before, and that it follows the keeper's head; notes it. */
-void sim_check_seal(struct sim_world *world, const struct sim_keeper *keeper,
-                    const struct skep_envelope *envelope);
+/* Checks a seal against all that was sealed before, and that it follows the keeper's head; notes and decodes it. False if it
+ * may not be, which fails the run. */
+bool sim_check_seal(struct sim_world *world, const struct sim_keeper *keeper,
+                    const struct skep_envelope *envelope, struct skep_seal *ret_seal,
+                    struct skep_hash *ret_link);
 
 /* sim-keeper.c */
 void sim_keeper_start(struct sim_world *world, struct sim_keeper *keeper);

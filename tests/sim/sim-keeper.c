@@ -223,16 +223,15 @@ static void answer_sealed(struct sim_world *world, const struct sim_keeper *keep
 static void append_version(struct sim_world *world, struct sim_keeper *keeper,
                            const struct skep_envelope *envelope)
 {
-    sim_check_seal(world, keeper, envelope);
-    if (world->result.failed || keeper->version_count == SIM_VERSIONS) {
+    struct sim_version version = {0};
+    if (keeper->version_count == SIM_VERSIONS ||
+        !sim_check_seal(world, keeper, envelope, &version.seal, &version.link)) {
         return;
     }
-    struct sim_version *version = &keeper->versions[keeper->version_count];
-    memset(version, 0, sizeof(*version));
-    copy_envelope(envelope, &version->envelope);
-    skep_seal_open(envelope, &world->manifest, &version->seal, &version->link, NULL);
+    copy_envelope(envelope, &version.envelope);
+    keeper->versions[keeper->version_count] = version;
     keeper->version_count++;
-    skep_round_sealed(keeper->round, &version->seal, &version->link, local_ms(world, keeper));
+    skep_round_sealed(keeper->round, &version.seal, &version.link, local_ms(world, keeper));
 }
 
 static void persist(struct sim_keeper *keeper, const struct skep_round_memory *memory)

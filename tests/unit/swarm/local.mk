@@ -1,1 +1,6 @@
 # tests of swarm
+UNIT_TESTS += tests/unit/swarm/test-statement tests/unit/swarm/test-rules
+tests_unit_swarm_test_statement_SOURCES = tests/unit/swarm/test-statement.c
+tests_unit_swarm_test_statement_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
+tests_unit_swarm_test_rules_SOURCES = tests/unit/swarm/test-rules.c
+tests_unit_swarm_test_rules_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
