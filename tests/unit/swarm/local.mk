@@ -4,3 +4,6 @@ tests_unit_swarm_test_statement_SOURCES = tests/unit/swarm/test-statement.c
 tests_unit_swarm_test_statement_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
 tests_unit_swarm_test_rules_SOURCES = tests/unit/swarm/test-rules.c
 tests_unit_swarm_test_rules_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/swarm/test-round
+tests_unit_swarm_test_round_SOURCES = tests/unit/swarm/test-round.c
+tests_unit_swarm_test_round_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
