@@ -1,4 +1,5 @@
-EXTRA_DIST += schemas/update.md schemas/vectors/update-body.hex schemas/vectors/update-file.hex
+EXTRA_DIST += schemas/update.md schemas/vectors/update-body.hex schemas/vectors/update-file.hex \
+    schemas/vectors/state.safetensors.hex
 EXTRA_DIST += schemas/openapi.yaml
 EXTRA_DIST += schemas/envelope.schema.json
 EXTRA_DIST += schemas/manifest.schema.json

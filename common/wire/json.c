@@ -278,6 +278,18 @@ const struct skep_json *skep_json_array_at(const struct skep_json *array, size_t
     return (const struct skep_json *)json_array_get(inner(array), i);
 }
 
+bool skep_json_integer_at(const struct skep_json *array, size_t i, int64_t least, int64_t most,
+                          int64_t *ret_value)
+{
+    const json_t *item = json_array_get(inner(array), i);
+    if (!json_is_integer(item) || json_integer_value(item) < least ||
+        json_integer_value(item) > most) {
+        return false;
+    }
+    *ret_value = json_integer_value(item);
+    return true;
+}
+
 const char *skep_json_text(const struct skep_json *value)
 {
     return json_string_value(inner(value));

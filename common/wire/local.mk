@@ -1,6 +1,7 @@
 noinst_LIBRARIES += common/wire/libskep-wire.a
 common_wire_libskep_wire_a_SOURCES =
 common_wire_libskep_wire_a_SOURCES += common/wire/update.c common/wire/update.h
+common_wire_libskep_wire_a_SOURCES += common/wire/safetensors.c common/wire/safetensors.h
 common_wire_libskep_wire_a_SOURCES += common/wire/chunks.c common/wire/chunks.h
 common_wire_libskep_wire_a_SOURCES += common/wire/base64.c common/wire/base64.h
 common_wire_libskep_wire_a_SOURCES += common/wire/envelope.c common/wire/envelope.h

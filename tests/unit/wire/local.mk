@@ -20,3 +20,6 @@ tests_unit_wire_statement_tool_SOURCES = tests/unit/wire/statement-tool.c \
 tests_unit_wire_statement_tool_LDADD = $(LIBS_FLOOR1)
 TESTS += tests/unit/wire/test-schemas.py
 EXTRA_DIST += tests/unit/wire/test-schemas.py
+UNIT_TESTS += tests/unit/wire/test-safetensors
+tests_unit_wire_test_safetensors_SOURCES = tests/unit/wire/test-safetensors.c
+tests_unit_wire_test_safetensors_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
