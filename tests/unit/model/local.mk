@@ -17,3 +17,7 @@ tests_unit_model_test_lm_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1) $(C
 UNIT_TESTS += tests/unit/model/test-train
 tests_unit_model_test_train_SOURCES = tests/unit/model/test-train.c $(LM_FIXTURE)
 tests_unit_model_test_train_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/model/test-state
+tests_unit_model_test_state_SOURCES = tests/unit/model/test-state.c $(LM_FIXTURE)
+tests_unit_model_test_state_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1) $(CMOCKA_LIBS)
