@@ -106,7 +106,7 @@ struct skep_peer_id skep_key_id(const struct skep_key *key)
 
 struct skep_signature skep_key_sign(const struct skep_key *key, const void *data, size_t size)
 {
-    struct skep_signature signature;
+    struct skep_signature signature = {0};
     size_t length = sizeof signature.bytes;
     EVP_MD_CTX *context = EVP_MD_CTX_new();
     skep_must(context != NULL, "allocate a signature");

@@ -7,3 +7,6 @@ tests_unit_swarm_test_rules_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/swarm/test-round
 tests_unit_swarm_test_round_SOURCES = tests/unit/swarm/test-round.c
 tests_unit_swarm_test_round_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/swarm/test-chunk-hash
+tests_unit_swarm_test_chunk_hash_SOURCES = tests/unit/swarm/test-chunk-hash.c
+tests_unit_swarm_test_chunk_hash_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
