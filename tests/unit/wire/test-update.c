@@ -375,9 +375,9 @@ static void a_file_with_a_wrong_head_is_refused_with_its_reason(void **state)
     refuse_file("SKUP\1\0\0\0\3\0\0\0{}", 14, SKEP_ERR_FORMAT,
                 "update file of 14 bytes ends inside its envelope of 3 bytes");
     refuse_file("SKUP\1\0\0\0\0\0\0\0{}", 14, SKEP_ERR_TOO_LARGE,
-                "update file says its envelope has 0 bytes; allowed: 1 .. 1048576");
+                "update file says its envelope has 0 bytes; allowed: 1 .. 4194304");
     refuse_file("SKUP\1\0\0\0\0\0\0\x80{}", 14, SKEP_ERR_TOO_LARGE,
-                "update file says its envelope has 2147483648 bytes; allowed: 1 .. 1048576");
+                "update file says its envelope has 2147483648 bytes; allowed: 1 .. 4194304");
     refuse_file("", SKEP_LIMIT_UPDATE_BYTES + 1, SKEP_ERR_TOO_LARGE,
                 "update file has 67108865 bytes; allowed: up to 67108864");
 }
