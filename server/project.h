@@ -60,6 +60,7 @@ struct skep_project {
     size_t chunk_count;
     struct skep_data_chunk *chunks; /* training and held-out, each hash once */
     size_t chunks_held;
+    size_t chunk_failures; /* requests in vain since the last look (sync.h) */
     struct skep_last_seal last_seal;
     size_t most_donors_in_seal; /* of the trunk */
 };

@@ -15,6 +15,8 @@
 
 #define LOOK_TIMEOUT_MS 5000
 #define CHUNK_TIMEOUT_MS 10000
+#define CHUNK_FAILURES                                                                             \
+    64u /* between two looks: while a publisher uploads, others may have what one lacks */
 
 struct skep_sync {
     struct skep_host *host;
@@ -170,6 +172,7 @@ static void look(void *user)
         struct skep_project *project = sync->host->projects[i];
         mend_shards(project);
         ask_heads(project);
+        project->chunk_failures = 0;
         skep_sync_chunks(project);
     }
 }
@@ -209,14 +212,15 @@ static void on_chunk(void *user, int result, const struct skep_http_answer *answ
     } else if (err != NULL) {
         reason = *err;
     }
-    if (result == SKEP_OK) {
-        skep_sync_chunks(question.project);
-        return;
+    if (result != SKEP_OK) {
+        question.chunk->asks++; /* the next keeper */
+        question.project->chunk_failures++;
     }
-    question.chunk->asks++; /* the next keeper, at the next look */
-    if (result != SKEP_ERR_NOT_FOUND) {
+    if (result != SKEP_OK && result != SKEP_ERR_NOT_FOUND) {
         skep_log(SKEP_LOG_INFO, "data chunk %.12s: %s", skep_id_text(question.chunk->hash.bytes),
                  reason.text);
+    } else if (question.project->chunk_failures < CHUNK_FAILURES) {
+        skep_sync_chunks(question.project);
     }
 }
 
