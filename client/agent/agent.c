@@ -18,6 +18,7 @@
 
 #define FRESH_MS 20000u /* keepers found this recently need not be looked for again */
 #define POLL_MS 250u
+#define EXPERTS_MS 300u /* experts are sealed a little after the trunk */
 #define WAIT_MORE_MS 5000u
 #define PUBLISH_MS 30000u
 #define BACKOFF_FIRST_MS 1000u
@@ -147,6 +148,18 @@ static void enter_finding(struct skep_agent *agent)
         happen(agent, SKEP_AGENT_DONE);
     } else {
         agent->finding = call_new(agent);
+        skep_session_find(agent->session, on_find, agent->finding);
+    }
+}
+
+static void on_refresh(void *user)
+{
+    struct skep_agent *agent = user;
+    bool resting = agent->state == SKEP_AGENT_PAUSED || agent->state == SKEP_AGENT_STOPPING ||
+                   agent->state == SKEP_AGENT_BACKOFF;
+    if (agent->session != NULL && agent->finding == NULL && !resting) {
+        agent->finding = call_new(agent);
+        agent->finding->generation = UINT64_MAX; /* no state waits for it */
         skep_session_find(agent->session, on_find, agent->finding);
     }
 }
@@ -304,6 +317,9 @@ static void enter_publishing(struct skep_agent *agent)
     }
     skep_attachment_save_figures(agent);
     skep_timer_start(agent->timer, PUBLISH_MS, 0);
+    if (skep_outbox_unsettled(agent->outbox) == 0) {
+        happen(agent, SKEP_AGENT_DONE);
+    }
 }
 
 static void enter_waiting(struct skep_agent *agent)
@@ -316,6 +332,18 @@ static void enter_waiting(struct skep_agent *agent)
     skep_timer_start(agent->timer, 0, POLL_MS);
 }
 
+/* Are all shards of our last job beyond the version it started from? */
+static bool job_is_sealed(const struct skep_agent *agent)
+{
+    const struct skep_job *job = &agent->job;
+    for (size_t i = 0; job->bases != NULL && i < job->shard_count; i++) {
+        if (agent->session->heads.heads[job->shards[i]].version <= job->bases[i].version) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static void on_poll(void *user, int result, const struct skep_error *err)
 {
     struct skep_agent_call *call = user;
@@ -325,8 +353,16 @@ static void on_poll(void *user, int result, const struct skep_error *err)
         return;
     }
     agent->polling = false;
-    if (agent->session->heads.heads[0].version > agent->round) {
+    if (agent->session->heads.heads[0].version <= agent->round) {
+        return;
+    }
+    uint64_t soon = skep_clock_monotonic_ms() + EXPERTS_MS;
+    if (job_is_sealed(agent)) {
         happen(agent, SKEP_AGENT_DONE);
+    } else if (soon < agent->deadline_ms) {
+        /* a second update for a version we have already helped to end would be refused: give them a moment */
+        agent->deadline_ms = soon;
+        skep_timer_start(agent->timer, EXPERTS_MS / 3, EXPERTS_MS / 3);
     }
 }
 
@@ -531,6 +567,8 @@ int skep_agent_open(struct skep_loop *loop, const struct skep_agent_options *opt
     agent->state = SKEP_AGENT_IDLE;
     agent->since_s = skep_clock_unix_s();
     agent->timer = skep_timer_new(loop, on_timer, agent);
+    agent->refresh = skep_timer_new(loop, on_refresh, agent);
+    skep_timer_start(agent->refresh, FRESH_MS, FRESH_MS);
     enter(agent);
     int rc = open_folder(agent, err);
     if (rc == 0) {
@@ -553,6 +591,7 @@ void skep_agent_close(struct skep_agent *agent)
     skep_ipc_server_close(agent->control);
     skep_attachment_close(agent);
     skep_timer_free(agent->timer);
+    skep_timer_free(agent->refresh);
     skep_donor_db_close(agent->db);
     skep_key_free(agent->key);
     if (agent->lock >= 0) {

@@ -39,7 +39,8 @@ struct skep_agent {
     int64_t since_s;
     char sentence[640];
     struct skep_timer *timer;
-    uint64_t deadline_ms; /* WAITING ends */
+    struct skep_timer *refresh; /* keepers' records expire; long jobs must not lose sight of them */
+    uint64_t deadline_ms;       /* WAITING ends */
     bool polling;
     unsigned failures; /* in a row: how long to back off */
 

@@ -285,6 +285,9 @@ int skep_job_publish(struct skep_job *job, struct skep_session *session, struct 
         return skep_error_set(err, SKEP_ERR_STATE, "the worker ended without a result");
     }
     for (size_t i = 0; i < job->shard_count; i++) {
+        if (skep_outbox_has_accepted(outbox, job->shards[i], job->bases[i].version)) {
+            continue; /* it was not sealed in time for this job */
+        }
         int rc = publish_shard(job, i, session, outbox, key, err);
         if (rc != 0) {
             return rc;

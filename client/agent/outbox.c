@@ -38,6 +38,7 @@ struct delivery {
     size_t target_count;
     struct target *targets;
     size_t quorum;
+    char refusal[256]; /* what a keeper that refused it said last */
     bool settled;
     bool over; /* to be removed once nothing is busy */
 };
@@ -107,6 +108,12 @@ static void settle(struct delivery *delivery, bool accepted)
         move_into_place(delivery, "moments");
         move_into_place(delivery, "residual");
         outbox->own_base[delivery->shard_index] = delivery->statement.base_version + 1;
+    } else {
+        char name[SKEP_SHARD_TEXT_SIZE];
+        skep_shard_format(&delivery->statement.shard, name);
+        skep_log(SKEP_LOG_INFO, "the update of %s for version %llu was given up: %s", name,
+                 (unsigned long long)delivery->statement.base_version,
+                 delivery->refusal[0] != '\0' ? delivery->refusal : "it is too old");
     }
     outbox->settled(outbox->user, &delivery->statement, accepted);
 }
@@ -138,7 +145,6 @@ static void judge(struct delivery *delivery)
 static void take_answer(struct delivery *delivery, struct target *target, int rc,
                         const struct skep_error *err)
 {
-    char name[SKEP_SHARD_TEXT_SIZE];
     switch (rc) {
     case 0:
         target->acknowledged = true;
@@ -157,10 +163,7 @@ static void take_answer(struct delivery *delivery, struct target *target, int rc
         break;
     }
     default:
-        skep_shard_format(&delivery->statement.shard, name);
-        skep_log(SKEP_LOG_INFO, "%s for version %llu: keeper %.8s: %s", name,
-                 (unsigned long long)delivery->statement.base_version,
-                 skep_id_text(target->keeper.bytes), err->text);
+        snprintf(delivery->refusal, sizeof delivery->refusal, "%.255s", err->text);
         target->refused = true;
     }
 }
@@ -399,6 +402,11 @@ int skep_outbox_add(struct skep_outbox *outbox, const struct skep_buffer *file,
         delivery->over = true;
     }
     return rc;
+}
+
+bool skep_outbox_has_accepted(const struct skep_outbox *outbox, size_t shard, uint64_t base_version)
+{
+    return outbox->own_base[shard] == base_version + 1;
 }
 
 size_t skep_outbox_unsettled(const struct skep_outbox *outbox)

@@ -30,6 +30,9 @@ void skep_outbox_free(struct skep_outbox *outbox);
 /* Takes the update file and moves the two files of the job (which may be missing) beside it; starts to send. */
 int skep_outbox_add(struct skep_outbox *outbox, const struct skep_buffer *file,
                     const char *moments_path, const char *residual_path, struct skep_error *err);
+/* Has a majority an update of ours for this shard's version? Another one would be refused. */
+bool skep_outbox_has_accepted(const struct skep_outbox *outbox, size_t shard,
+                              uint64_t base_version);
 /* Updates neither accepted nor given up. */
 size_t skep_outbox_unsettled(const struct skep_outbox *outbox);
 /* Path of a shard's moments or residual ("moments", "residual") in place; the caller frees. */

@@ -18,6 +18,7 @@
 #define HEAD_TIMEOUT_MS 5000u
 #define MANIFEST_TIMEOUT_MS 15000u
 #define SHARDS_AT_ONCE 6u
+#define PART_KEPT_S 3600
 
 /* After closing began nothing leaves any more; callers still get their callback. */
 static void session_send(void *user, const struct skep_http_request *request,
@@ -416,9 +417,13 @@ static void prune_one(void *user, const char *name)
 {
     struct prune *prune = user;
     struct skep_session *session = prune->session;
-    struct skep_hash root;
-    if (!skep_hex_decode(name, root.bytes, sizeof root.bytes)) {
-        return; /* part files go on when their fetch does; old ones are few and small */
+    struct skep_hash root = {{0}}; /* no state has this root: a part file matches none */
+    size_t length = strlen(name);
+    int64_t before_s = prune->before_s;
+    if (length > 5 && strcmp(name + length - 5, ".part") == 0) {
+        before_s -= PART_KEPT_S; /* a fetch may go on from it */
+    } else if (!skep_hex_decode(name, root.bytes, sizeof root.bytes)) {
+        return;
     }
     for (size_t i = 0; i < session->heads.count; i++) {
         const struct skep_head *head = &session->heads.heads[i];
@@ -430,7 +435,7 @@ static void prune_one(void *user, const char *name)
     }
     char *path = skep_format("%s/states/%s", session->folder, name);
     struct stat status;
-    if (stat(path, &status) == 0 && (int64_t)status.st_mtime <= prune->before_s) {
+    if (stat(path, &status) == 0 && (int64_t)status.st_mtime <= before_s) {
         (void)unlink(path);
     }
     free(path);
