@@ -54,4 +54,9 @@ int skep_ids_read(const struct skep_json *object, const char *what, const char *
                   void **ret_ids, size_t *ret_count, struct skep_error *err);
 struct skep_json *skep_ids_write(const void *ids, size_t count);
 
+/* The tables of the manifest's settings, which a task file has as well: `section` is model, training, update or merge, or empty for
+ * the manifest's own fields. */
+const struct skep_field *skep_manifest_fields(const char *section, size_t *ret_count);
+const struct skep_field *skep_model_config_fields(size_t *ret_count);
+
 #endif

@@ -73,6 +73,27 @@ static const struct skep_field DATA[] = {
     {"chunks", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
 };
 
+const struct skep_field *skep_manifest_fields(const char *section, size_t *ret_count)
+{
+    if (strcmp(section, "model") == 0) {
+        return skep_model_config_fields(ret_count);
+    }
+    if (strcmp(section, "training") == 0) {
+        *ret_count = COUNT(TRAINING);
+        return TRAINING;
+    }
+    if (strcmp(section, "update") == 0) {
+        *ret_count = COUNT(UPDATE);
+        return UPDATE;
+    }
+    if (strcmp(section, "merge") == 0) {
+        *ret_count = COUNT(MERGE);
+        return MERGE;
+    }
+    *ret_count = COUNT(TOP);
+    return TOP;
+}
+
 void skep_manifest_defaults(struct skep_manifest *manifest)
 {
     manifest->model = (struct skep_model_config){

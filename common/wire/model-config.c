@@ -31,6 +31,12 @@ static const struct skep_field FIELDS[] = {
 };
 #define FIELD_COUNT (sizeof FIELDS / sizeof FIELDS[0])
 
+const struct skep_field *skep_model_config_fields(size_t *ret_count)
+{
+    *ret_count = FIELD_COUNT;
+    return FIELDS;
+}
+
 /* The tensors of model/layout.h, in bytes of float32; a safetensors header of 256 bytes a tensor is more than enough. */
 static uint64_t trunk_bytes(const struct skep_model_config *config)
 {

@@ -23,3 +23,6 @@ EXTRA_DIST += tests/unit/wire/test-schemas.py
 UNIT_TESTS += tests/unit/wire/test-safetensors
 tests_unit_wire_test_safetensors_SOURCES = tests/unit/wire/test-safetensors.c
 tests_unit_wire_test_safetensors_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/wire/test-task
+tests_unit_wire_test_task_SOURCES = tests/unit/wire/test-task.c
+tests_unit_wire_test_task_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
