@@ -437,7 +437,7 @@ int skep_swarm_main(int argc, char **argv)
 {
     static struct swarm swarm;
     struct skep_error err = {0};
-    int result = skep_swarm_options_parse(argc, argv, &swarm.options, &err);
+    int result = skep_swarm_options_parse(argc - 1, argv + 1, &swarm.options, &err);
     if (result == SKEP_OK && swarm.options.help) {
         fputs(skep_swarm_usage(), stdout);
         return 0;

@@ -11,7 +11,7 @@
 #ifndef SKEP_CLIENT_SWARM_SWARM_H
 #define SKEP_CLIENT_SWARM_SWARM_H
 
-/* Runs until done; the process exit status. argv are the words after `skep swarm`. */
+/* Runs until done; the process exit status. argv[0] is `swarm`, then its words. */
 int skep_swarm_main(int argc, char **argv);
 
 #endif

@@ -1,4 +1,6 @@
 noinst_LIBRARIES += common/discovery/libskep-discovery.a
 common_discovery_libskep_discovery_a_SOURCES = \
-    common/discovery/directory.c common/discovery/directory.h common/discovery/directory-private.h
+    common/discovery/directory.c common/discovery/directory.h common/discovery/directory-private.h \
+    common/discovery/dht.cpp common/discovery/dht.h
+common_discovery_libskep_discovery_a_CPPFLAGS = $(AM_CPPFLAGS) $(TORRENT_CFLAGS)
 EXTRA_DIST += common/discovery/README.md

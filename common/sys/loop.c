@@ -22,6 +22,12 @@ struct skep_timer {
     void *user;
 };
 
+struct skep_async {
+    uv_async_t uv;
+    skep_loop_callback callback;
+    void *user;
+};
+
 struct signal_watch {
     uv_signal_t uv;
     skep_signal_callback callback;
@@ -201,4 +207,33 @@ void skep_loop_work(struct skep_loop *loop, skep_loop_callback work, skep_loop_c
     request->done = done;
     request->user = user;
     uv_queue_work(&loop->uv, &request->uv, do_work, after_work);
+}
+
+static void on_async(uv_async_t *uv)
+{
+    struct skep_async *async = (struct skep_async *)uv;
+    async->callback(async->user);
+}
+
+struct skep_async *skep_async_new(struct skep_loop *loop, skep_loop_callback callback, void *user)
+{
+    struct skep_async *async = skep_alloc(1, sizeof *async);
+    async->callback = callback;
+    async->user = user;
+    int failed = uv_async_init(&loop->uv, &async->uv, on_async);
+    assert(!failed);
+    (void)failed;
+    return async;
+}
+
+void skep_async_send(struct skep_async *async)
+{
+    uv_async_send(&async->uv);
+}
+
+void skep_async_free(struct skep_async *async)
+{
+    if (async != NULL) {
+        uv_close((uv_handle_t *)&async->uv, on_closed_free);
+    }
 }

@@ -38,6 +38,13 @@ void skep_timer_free(struct skep_timer *timer);
 void skep_loop_on_signal(struct skep_loop *loop, int signal_number, skep_signal_callback callback,
                          void *user);
 
+/* A wake-up from any thread: skep_async_send() may be called by anyone at any time until skep_async_free(), and `callback` then runs
+ * on the loop's thread, once for any number of sends that came before it. */
+struct skep_async;
+struct skep_async *skep_async_new(struct skep_loop *loop, skep_loop_callback callback, void *user);
+void skep_async_send(struct skep_async *async);
+void skep_async_free(struct skep_async *async);
+
 /* Runs `work` on a helper thread, then `done` on the loop's. `work` must touch nothing that the loop's thread touches. */
 void skep_loop_work(struct skep_loop *loop, skep_loop_callback work, skep_loop_callback done,
                     void *user);
