@@ -4,3 +4,5 @@ tests_unit_merge_test_compress_SOURCES = tests/unit/merge/test-compress.c
 tests_unit_merge_test_compress_LDADD = common/merge/libskep-merge.a $(LIBS_FLOOR1) $(CMOCKA_LIBS)
 tests_unit_merge_test_merge_SOURCES = tests/unit/merge/test-merge.c
 tests_unit_merge_test_merge_LDADD = common/merge/libskep-merge.a $(LIBS_FLOOR1) $(CMOCKA_LIBS)
+TESTS += tests/unit/merge/test-reference.py
+EXTRA_DIST += tests/unit/merge/test-reference.py

@@ -548,7 +548,7 @@ static void inputs_that_do_not_fit_the_shard_are_refused(void **state)
     shard_free(shard);
 }
 
-/* Inputs made of integers alone, so that these bits depend on nothing but the merge. */
+/* Inputs made of integers alone, so that these bits depend on nothing but the merge. test-reference.py computes the same. */
 static void golden_body(struct skep_update_body *body, uint64_t seed)
 {
     struct skep_rng rng = skep_rng_of(seed);

@@ -1,6 +1,6 @@
 # tests of wire
 UNIT_TESTS += tests/unit/wire/test-update
-tests_unit_wire_test_update_SOURCES = tests/unit/wire/test-update.c
+tests_unit_wire_test_update_SOURCES = tests/unit/wire/test-update.c tests/lib/cmocka.h tests/lib/vectors.h
 tests_unit_wire_test_update_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/wire/test-json
@@ -21,7 +21,7 @@ tests_unit_wire_statement_tool_LDADD = $(LIBS_FLOOR1)
 TESTS += tests/unit/wire/test-schemas.py
 EXTRA_DIST += tests/unit/wire/test-schemas.py
 UNIT_TESTS += tests/unit/wire/test-safetensors
-tests_unit_wire_test_safetensors_SOURCES = tests/unit/wire/test-safetensors.c
+tests_unit_wire_test_safetensors_SOURCES = tests/unit/wire/test-safetensors.c tests/lib/vectors.h
 tests_unit_wire_test_safetensors_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/wire/test-task
 tests_unit_wire_test_task_SOURCES = tests/unit/wire/test-task.c
