@@ -1,3 +1,4 @@
+bin_PROGRAMS += server/skep-keeper
 noinst_LIBRARIES += server/libskep-server.a
 server_libskep_server_a_SOURCES = \
     server/agreement.c server/agreement.h \
@@ -21,4 +22,6 @@ server_libskep_server_a_SOURCES = \
     server/shape.c server/shape.h \
     server/shard.c server/shard.h \
     server/sync.c server/sync.h
-EXTRA_DIST += server/README.md server/main.c
+server_skep_keeper_SOURCES = server/main.c
+server_skep_keeper_LDADD = server/libskep-server.a $(LIBS_FLOOR3)
+EXTRA_DIST += server/README.md

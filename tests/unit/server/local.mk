@@ -1,8 +1,10 @@
-UNIT_TESTS += tests/unit/server/test-router tests/unit/server/test-reply tests/unit/server/test-shape
+UNIT_TESTS += tests/unit/server/test-options tests/unit/server/test-reply tests/unit/server/test-router \
+    tests/unit/server/test-shape
 tests_unit_server_test_router_SOURCES = tests/unit/server/test-router.c
 tests_unit_server_test_router_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 tests_unit_server_test_reply_SOURCES = tests/unit/server/test-reply.c
 tests_unit_server_test_reply_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 tests_unit_server_test_shape_SOURCES = tests/unit/server/test-shape.c
 tests_unit_server_test_shape_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
-EXTRA_DIST += tests/unit/server/test-options.c
+tests_unit_server_test_options_SOURCES = tests/unit/server/test-options.c
+tests_unit_server_test_options_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
