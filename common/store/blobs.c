@@ -1,7 +1,11 @@
 #include "common/store/blobs.h"
 
-#include <inttypes.h>
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "common/base/alloc.h"
@@ -9,13 +13,66 @@
 #include "common/crypto/hash.h"
 #include "common/sys/file.h"
 
+#define UNFINISHED_AGE_S 3600
+
 struct skep_blobs {
     char *folder;
 };
 
+static bool ends_unfinished(const char *name)
+{
+    const size_t end = strlen(SKEP_FILE_UNFINISHED);
+    return strlen(name) > end && strcmp(name + strlen(name) - end, SKEP_FILE_UNFINISHED) == 0;
+}
+
+/* The command line and the daemon of a donor share a folder: what is young may be a write under way. */
+static void remove_unfinished(void *user, const char *name)
+{
+    if (!ends_unfinished(name)) {
+        return;
+    }
+    char *path = skep_format("%s/%s", (const char *)user, name);
+    struct stat info;
+    if (stat(path, &info) == 0 && info.st_mtime + UNFINISHED_AGE_S < time(NULL)) {
+        unlink(path);
+    }
+    free(path);
+}
+
+/* Makes the folder of one first byte if it is not there, and removes what a crash left in it. */
+static int prepare_part(const char *folder, unsigned first, struct skep_error *err)
+{
+    char *part = skep_format("%s/%02x", folder, first);
+    int result = skep_folder_make(part, err);
+    if (result == SKEP_OK) {
+        result = skep_folder_list(part, remove_unfinished, part, err);
+    }
+    free(part);
+    return result;
+}
+
+/* A file is safe only when the folder above its own is on the disk too. */
+static int sync_folder(const char *folder, struct skep_error *err)
+{
+    int fd = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    int number = fd < 0 || fsync(fd) != 0 ? errno : 0;
+    if (fd >= 0) {
+        close(fd);
+    }
+    return number == 0 ? SKEP_OK
+                       : skep_error_set(err, skep_err_from_errno(number),
+                                        "cannot write the folder %s: %s", folder, strerror(number));
+}
+
 int skep_blobs_open(const char *folder, struct skep_blobs **ret_blobs, struct skep_error *err)
 {
     int result = skep_folder_make(folder, err);
+    for (unsigned first = 0; result == SKEP_OK && first < 256; first++) {
+        result = prepare_part(folder, first, err);
+    }
+    if (result == SKEP_OK) {
+        result = sync_folder(folder, err);
+    }
     if (result != SKEP_OK) {
         return result;
     }
@@ -48,20 +105,15 @@ int skep_blobs_put(struct skep_blobs *blobs, const void *data, size_t size,
         return skep_error_set(err, SKEP_ERR_HASH, "%zu bytes have SHA-256 %s, expected %s", size,
                               skep_id_text(hash.bytes), skep_id_text(expected->bytes));
     }
-    char *folder = skep_format("%s/%02x", blobs->folder, hash.bytes[0]);
     char *path = path_of(blobs, &hash);
     int result = SKEP_OK;
     /* A file of that name and size is these bytes; a cut one is written again. */
     if (skep_file_size(path) != (int64_t)size) {
-        result = skep_folder_make(folder, err);
-        if (result == SKEP_OK) {
-            result = skep_file_write(path, 0600, data, size, err);
-        }
+        result = skep_file_write(path, 0600, data, size, err);
     }
     if (result == SKEP_OK && ret_hash != NULL) {
         *ret_hash = hash;
     }
-    free(folder);
     free(path);
     return result;
 }

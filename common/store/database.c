@@ -1,5 +1,6 @@
 #include "common/store/database.h"
 
+#include <errno.h>
 #include <sqlite3.h>
 #include <stdlib.h>
 #include <string.h>
@@ -22,17 +23,32 @@ struct skep_db {
     struct skep_query *queries;
 };
 
-static enum skep_err code_of(int result)
+/* A quota and a limit of the process show as failed input or output, just as a broken disk does. What the system said tells
+ * them apart; SQLite may have cleaned up since and lost it, then a failed write is taken for a full disk unless it is EIO. */
+static bool could_not_grow(int result, int system_errno)
+{
+    switch (system_errno) {
+    case ENOSPC:
+    case EDQUOT:
+    case EFBIG:
+        return true;
+    case EIO:
+        return false;
+    default:
+        return result == SQLITE_IOERR_WRITE || result == SQLITE_IOERR_TRUNCATE ||
+               result == SQLITE_IOERR_SHMSIZE;
+    }
+}
+
+static enum skep_err code_of(int result, int system_errno)
 {
     switch (result & 0xff) {
     case SQLITE_FULL:
         return SKEP_ERR_FULL;
     case SQLITE_IOERR:
-        /* A file that may not grow (a quota, a limit of the process) shows as a failed write. */
-        return result == SQLITE_IOERR_WRITE || result == SQLITE_IOERR_TRUNCATE ? SKEP_ERR_FULL
-                                                                               : SKEP_ERR_IO;
+        return could_not_grow(result, system_errno) ? SKEP_ERR_FULL : SKEP_ERR_IO;
     case SQLITE_CONSTRAINT:
-        return SKEP_ERR_DUPLICATE;
+        return result == SQLITE_CONSTRAINT_FOREIGNKEY ? SKEP_ERR_NOT_FOUND : SKEP_ERR_DUPLICATE;
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
         return SKEP_ERR_IN_USE;
@@ -47,8 +63,8 @@ static enum skep_err code_of(int result)
 static int failed(const struct skep_db *db, struct skep_error *err)
 {
     int result = sqlite3_extended_errcode(db->handle);
-    return skep_error_set(err, code_of(result), "%s: the database says: %s", db->path,
-                          sqlite3_errmsg(db->handle));
+    return skep_error_set(err, code_of(result, sqlite3_system_errno(db->handle)),
+                          "%s: the database says: %s", db->path, sqlite3_errmsg(db->handle));
 }
 
 static int execute(struct skep_db *db, const char *sql, struct skep_error *err)
@@ -56,7 +72,7 @@ static int execute(struct skep_db *db, const char *sql, struct skep_error *err)
     return sqlite3_exec(db->handle, sql, NULL, NULL, NULL) == SQLITE_OK ? SKEP_OK : failed(db, err);
 }
 
-static int read_pragma(struct skep_db *db, const char *sql, int *ret_value, struct skep_error *err)
+static int read_number(struct skep_db *db, const char *sql, int *ret_value, struct skep_error *err)
 {
     sqlite3_stmt *statement = NULL;
     if (sqlite3_prepare_v2(db->handle, sql, -1, &statement, NULL) != SQLITE_OK ||
@@ -79,28 +95,50 @@ static int create(struct skep_db *db, const char *schema, int version, struct sk
     return result;
 }
 
-static int check_schema(struct skep_db *db, const char *schema, int version, struct skep_error *err)
+/* Reads only, so that a file which is not ours stays as it is. Most programs leave both numbers at 0: a file is new only if
+ * it has no tables either. */
+static int check_kind(struct skep_db *db, int version, bool *ret_new, struct skep_error *err)
 {
     int application = 0;
     int found = 0;
-    int result = read_pragma(db, "PRAGMA application_id", &application, err);
+    int tables = 0;
+    int result = read_number(db, "PRAGMA application_id", &application, err);
     if (result == SKEP_OK) {
-        result = read_pragma(db, "PRAGMA user_version", &found, err);
+        result = read_number(db, "PRAGMA user_version", &found, err);
+    }
+    if (result == SKEP_OK) {
+        result = read_number(db, "SELECT count(*) FROM sqlite_master", &tables, err);
     }
     if (result != SKEP_OK) {
         return result;
     }
-    if (application == 0 && found == 0) {
-        return create(db, schema, version, err);
-    }
-    if (application != APPLICATION_ID || found != version) {
+    bool is_new = application == 0 && found == 0 && tables == 0;
+    if (!is_new && (application != APPLICATION_ID || found != version)) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
                               "%s is a database of kind %08x, schema %d; this program needs kind "
                               "%08x, schema %d: use the program that wrote it or another folder",
                               db->path, (unsigned)application, found, (unsigned)APPLICATION_ID,
                               version);
     }
+    *ret_new = is_new;
     return SKEP_OK;
+}
+
+/* The file is checked before anything is written to it: already journal_mode changes it. */
+static int prepare(struct skep_db *db, const char *schema, int version, struct skep_error *err)
+{
+    bool is_new = false;
+    int result = check_kind(db, version, &is_new, err);
+    if (result == SKEP_OK) {
+        result = execute(db,
+                         "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
+                         "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF",
+                         err);
+    }
+    if (result == SKEP_OK && is_new) {
+        result = create(db, schema, version, err);
+    }
+    return result;
 }
 
 int skep_db_open(const char *path, const char *schema, int version, const char *const *sql,
@@ -119,13 +157,7 @@ int skep_db_open(const char *path, const char *schema, int version, const char *
     }
     sqlite3_extended_result_codes(db->handle, 1);
     sqlite3_busy_timeout(db->handle, BUSY_MS);
-    result = execute(db,
-                     "PRAGMA journal_mode = WAL; PRAGMA synchronous = FULL; "
-                     "PRAGMA foreign_keys = ON; PRAGMA trusted_schema = OFF",
-                     err);
-    if (result == SKEP_OK) {
-        result = check_schema(db, schema, version, err);
-    }
+    result = prepare(db, schema, version, err);
 out:
     if (result != SKEP_OK) {
         skep_db_close(db);

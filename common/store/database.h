@@ -17,7 +17,8 @@
 struct skep_db;
 struct skep_query; /* a prepared statement, owned by the database */
 
-/* Opens or creates with `schema` as user_version `version`. A newer or foreign file is SKEP_ERR_FORMAT. `sql` lists the
+/* Opens or creates with `schema` as user_version `version`. A newer or foreign file is
+ * SKEP_ERR_FORMAT and stays as it is. `sql` lists the
  * statements that skep_db_use() will name by index; borrowed for ever. */
 int skep_db_open(const char *path, const char *schema, int version, const char *const *sql,
                  size_t sql_count, struct skep_db **ret_db, struct skep_error *err);
@@ -37,7 +38,8 @@ void skep_query_bind_text(struct skep_query *query, int place, const char *text)
 void skep_query_bind_shard(struct skep_query *query, int place, const struct skep_shard *shard);
 void skep_query_bind_null(struct skep_query *query, int place);
 
-/* Next row: 1 if there is one, 0 at the end, negative on failure (SKEP_ERR_FULL, SKEP_ERR_DUPLICATE for a broken UNIQUE). */
+/* Next row: 1 if there is one, 0 at the end, negative on failure (SKEP_ERR_FULL, SKEP_ERR_DUPLICATE for a broken
+ * UNIQUE, SKEP_ERR_NOT_FOUND for a broken FOREIGN KEY). */
 int skep_query_step(struct skep_query *query, struct skep_error *err);
 /* Runs a statement that gives no rows. */
 int skep_query_run(struct skep_query *query, struct skep_error *err);

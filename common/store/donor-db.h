@@ -1,5 +1,6 @@
 /*
- * What a donor keeps: its receipts (seal envelopes that name it) and updates not yet published, in SQLite (WAL).
+ * What a donor keeps: its receipts (seal envelopes that name it) and marks of how far it has read, in SQLite (WAL). Durable when a call
+ * returns, as in keeper-db.h.
  */
 #ifndef SKEP_STORE_DONOR_DB_H
 #define SKEP_STORE_DONOR_DB_H

@@ -131,6 +131,17 @@ int skep_keeper_db_each_project(struct skep_keeper_db *db,
     return row < 0 ? row : result;
 }
 
+/* Runs an insertion below a project; one that is not here breaks its foreign key. */
+static int run_below(struct skep_query *query, const struct skep_project_id *project,
+                     struct skep_error *err)
+{
+    int result = skep_query_run(query, err);
+    return result != SKEP_ERR_NOT_FOUND
+               ? result
+               : skep_error_set(err, SKEP_ERR_NOT_FOUND, "project %s is not here",
+                                skep_id_text(project->bytes));
+}
+
 static int insert_version(struct skep_keeper_db *db, const struct skep_project_id *project,
                           const struct skep_shard *shard, const struct skep_version_row *row,
                           struct skep_error *err)
@@ -148,7 +159,7 @@ static int insert_version(struct skep_keeper_db *db, const struct skep_project_i
     } else {
         skep_query_bind_null(query, 7);
     }
-    return skep_query_run(query, err);
+    return run_below(query, project, err);
 }
 
 static int insert_receipt(struct skep_keeper_db *db, const struct skep_project_id *project,
@@ -220,12 +231,15 @@ int skep_keeper_db_get_version(struct skep_keeper_db *db, const struct skep_proj
         skep_query_bind_integer(query, 3, (int64_t)version);
     }
     int row = skep_query_step(query, err);
-    if (row <= 0) {
+    if (row < 0) {
+        return row;
+    }
+    if (row == 0) {
         char text[SKEP_SHARD_TEXT_SIZE];
         skep_shard_format(shard, text);
-        return row < 0 ? row
-                       : skep_error_set(err, SKEP_ERR_NOT_FOUND, "version %lld of %s is not here",
-                                        latest ? -1LL : (long long)version, text);
+        return latest ? skep_error_set(err, SKEP_ERR_NOT_FOUND, "no version of %s is here", text)
+                      : skep_error_set(err, SKEP_ERR_NOT_FOUND, "version %llu of %s is not here",
+                                       (unsigned long long)version, text);
     }
     ret_row->version = (uint64_t)skep_query_integer(query, 0);
     skep_query_id(query, 1, ret_row->payload_hash.bytes);
@@ -269,7 +283,7 @@ int skep_keeper_db_add_update(struct skep_keeper_db *db, const struct skep_proje
     skep_query_bind_id(query, 3, update->bytes);
     skep_query_bind_id(query, 4, donor->bytes);
     skep_query_bind_integer(query, 5, (int64_t)base_version);
-    return skep_query_run(query, err);
+    return run_below(query, project, err);
 }
 
 int skep_keeper_db_each_update(struct skep_keeper_db *db, const struct skep_project_id *project,
@@ -312,7 +326,7 @@ int skep_keeper_db_put_vote(struct skep_keeper_db *db, const struct skep_project
         skep_query_bind_null(query, 5);
         skep_query_bind_null(query, 6);
     }
-    return skep_query_run(query, err);
+    return run_below(query, project, err);
 }
 
 int skep_keeper_db_get_vote(struct skep_keeper_db *db, const struct skep_project_id *project,

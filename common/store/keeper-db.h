@@ -3,6 +3,10 @@
  * and votes. Each call that changes something is one transaction and durable when it returns, so kill -9 at any moment loses
  * nothing that was acknowledged. Large bytes (states, update files, data chunks) live beside it as blobs. schemas/sql/keeper.sql
  * is the schema, compiled in.
+ *
+ * What names a project that was not added is SKEP_ERR_NOT_FOUND. The `each` functions must not ask the same question again from
+ * inside their callback (one prepared statement serves it); anything else may be asked and changed there. A negative result of
+ * the callback ends the walk and is returned.
  */
 #ifndef SKEP_STORE_KEEPER_DB_H
 #define SKEP_STORE_KEEPER_DB_H

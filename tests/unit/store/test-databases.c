@@ -305,6 +305,128 @@ static void a_file_of_another_kind_is_refused(void **state)
     free(path);
 }
 
+/* Where a database file keeps what is checked: SQLite's file format, section 1.3. Numbers are big-endian. */
+enum { WRITE_FORMAT = 18, READ_FORMAT = 19, USER_VERSION = 60, APPLICATION_ID = 68 };
+
+/* Reopens the database after changing bytes of its file; the refusal's sentence goes to *ret_err. */
+static int open_with(struct fixture *fixture, size_t place, const char *bytes, size_t size,
+                     struct skep_error *ret_err)
+{
+    skep_keeper_db_close(fixture->db);
+    fixture->db = NULL;
+    FILE *file = fopen(fixture->path, "r+b");
+    assert_non_null(file);
+    assert_int_equal(fseek(file, (long)place, SEEK_SET), 0);
+    assert_int_equal(fwrite(bytes, 1, size, file), size);
+    assert_int_equal(fclose(file), 0);
+    return skep_keeper_db_open(fixture->path, &fixture->db, ret_err);
+}
+
+static void a_newer_schema_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_error err = {0};
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x02", 4, &err), SKEP_ERR_FORMAT);
+    assert_non_null(strstr(err.text, fixture->path));
+    assert_non_null(strstr(err.text, "schema 2"));
+    assert_non_null(strstr(err.text, "schema 1"));
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x01", 4, &err), SKEP_OK);
+}
+
+static void a_database_of_another_program_is_refused_and_left_as_it_was(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_error err = {0};
+    /* Most programs set neither number; theirs is a database with tables, not an empty one to fill. */
+    open_with(fixture, WRITE_FORMAT, "\1\1", 2, &err);
+    open_with(fixture, USER_VERSION, "\0\0\0\0", 4, &err);
+    assert_int_equal(open_with(fixture, APPLICATION_ID, "\0\0\0\0", 4, &err), SKEP_ERR_FORMAT);
+    assert_non_null(strstr(err.text, fixture->path));
+    assert_int_equal(open_with(fixture, WRITE_FORMAT, "\1\1", 2, &err), SKEP_ERR_FORMAT);
+    uint8_t formats[2] = {0};
+    assert_int_equal(skep_file_read_at(fixture->path, WRITE_FORMAT, formats, 2, NULL), SKEP_OK);
+    assert_memory_equal(formats, "\1\1", 2); /* 2 would be WAL */
+}
+
+static void what_names_an_unknown_project_is_refused(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_project_id unknown = {{99}};
+    struct skep_hash hash = hash_of(1);
+    struct skep_error err = {0};
+    assert_int_equal(
+        skep_keeper_db_add_update(fixture->db, &unknown, &TRUNK, &hash, &DONOR, 0, &err),
+        SKEP_ERR_NOT_FOUND);
+    assert_non_null(strstr(err.text, "project"));
+    struct skep_version_row row = {.version = 0};
+    assert_int_equal(skep_keeper_db_add_version(fixture->db, &unknown, &TRUNK, &row, NULL, 0, NULL),
+                     SKEP_ERR_NOT_FOUND);
+}
+
+static void a_shard_without_versions_says_so(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_version_row row = {0};
+    struct skep_error err = {0};
+    assert_int_equal(
+        skep_keeper_db_get_version(fixture->db, &PROJECT, &EXPERT, UINT64_MAX, &row, &err),
+        SKEP_ERR_NOT_FOUND);
+    assert_string_equal(err.text, "no version of ffn.1.2.3 is here");
+}
+
+/* Stores version 1 with its receipts in a child whose log may grow by `room` bytes more; returns the child's result. The votes
+ * make the log longer than SQLite's other files, so that the log is what meets the limit. */
+static int add_version_with_room(struct fixture *fixture, rlim_t room)
+{
+    pid_t child = fork();
+    if (child == 0) {
+        signal(SIGXFSZ, SIG_IGN);
+        struct skep_keeper_db *db = NULL;
+        int result = skep_keeper_db_open(fixture->path, &db, NULL);
+        for (uint32_t i = 0; result == SKEP_OK && i < 24; i++) {
+            result = skep_keeper_db_put_vote(db, &PROJECT, &TRUNK, 1, i, false, 0, NULL, 0, NULL);
+        }
+        char *log = skep_format("%s-wal", fixture->path);
+        rlim_t size = (rlim_t)skep_file_size(log) + room;
+        setrlimit(RLIMIT_FSIZE, &(struct rlimit){size, size});
+        struct skep_receipt_row receipts[] = {{hash_of(1), DONOR, 0, 7}, {hash_of(2), OTHER, 0, 7}};
+        _exit(-(result == SKEP_OK ? add_version(db, 1, "{seal}", receipts, 2) : result));
+    }
+    int status = 0;
+    waitpid(child, &status, 0);
+    assert_true(WIFEXITED(status));
+    return -WEXITSTATUS(status);
+}
+
+static void a_version_is_stored_whole_or_not_at_all_wherever_the_disk_ends(void **state)
+{
+    struct fixture *fixture = *state;
+    assert_int_equal(add_version(fixture->db, 0, NULL, NULL, 0), SKEP_OK);
+    assert_int_equal(add_update(fixture->db, 1, &DONOR, 0), SKEP_OK);
+    assert_int_equal(add_update(fixture->db, 2, &OTHER, 0), SKEP_OK);
+    skep_keeper_db_close(fixture->db);
+    fixture->db = NULL;
+    int result = SKEP_ERR_FULL;
+    int failures = 0;
+    for (rlim_t room = 0; result != SKEP_OK; room += 2048) {
+        assert_true(room < 1 << 20);
+        result = add_version_with_room(fixture, room);
+        assert_true(result == SKEP_OK || result == SKEP_ERR_FULL);
+        failures += result != SKEP_OK;
+        assert_int_equal(skep_keeper_db_open(fixture->path, &fixture->db, NULL), SKEP_OK);
+        struct skep_version_row row = {0};
+        assert_int_equal(
+            skep_keeper_db_get_version(fixture->db, &PROJECT, &TRUNK, UINT64_MAX, &row, NULL),
+            SKEP_OK);
+        assert_int_equal(row.version, result == SKEP_OK ? 1 : 0);
+        free((char *)row.seal);
+        assert_int_equal(waiting(fixture->db), result == SKEP_OK ? 0 : 2);
+        skep_keeper_db_close(fixture->db);
+        fixture->db = NULL;
+    }
+    assert_in_range(failures, 4, 100); /* several pages long: the log was cut in each of them */
+}
+
 static int check_receipt(void *user, const struct skep_shard *shard, uint64_t version,
                          uint64_t credit_micro, const char *seal)
 {
@@ -359,6 +481,11 @@ int main(void)
         WITH_KEEPER(kill_9_loses_nothing_that_was_acknowledged),
         WITH_KEEPER(a_full_disk_is_said_and_what_was_stored_stays),
         WITH_KEEPER(a_file_of_another_kind_is_refused),
+        WITH_KEEPER(a_newer_schema_is_refused),
+        WITH_KEEPER(a_database_of_another_program_is_refused_and_left_as_it_was),
+        WITH_KEEPER(what_names_an_unknown_project_is_refused),
+        WITH_KEEPER(a_shard_without_versions_says_so),
+        WITH_KEEPER(a_version_is_stored_whole_or_not_at_all_wherever_the_disk_ends),
         WITH_KEEPER(a_donor_keeps_receipts_and_marks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
