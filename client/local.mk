@@ -22,15 +22,16 @@ client_libskep_client_a_SOURCES = \
     client/worker/flat.c client/worker/flat.h \
     client/worker/job-file.c client/worker/job-file.h
 
-EXTRA_PROGRAMS += client/skepd
+bin_PROGRAMS += client/skepd
 client_skepd_SOURCES = client/agent/main.c
 client_skepd_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
 
-EXTRA_PROGRAMS += client/skep-worker
+skepexec_PROGRAMS = client/skep-worker
+skepexecdir = $(libexecdir)/skep
 client_skep_worker_SOURCES = client/worker/main.c
 client_skep_worker_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
 
-EXTRA_PROGRAMS += client/skep
+bin_PROGRAMS += client/skep
 client_skep_SOURCES = \
     client/cli/cli.h \
     client/cli/credit.c \

@@ -10,14 +10,14 @@ static const struct skep_project_id PROJECT = {{1, 2, 3}};
 static void keys_are_sha_1_over_skep_project_and_part(void **state)
 {
     (void)state;
-    /* printf 'skep\0\1\2\3' and 29 zero bytes, then '\0trunk', through sha1sum */
+    /* printf 'skep\0010203...' (64 digits), then '\0trunk', through sha1sum */
     char text[41];
     struct skep_directory_key key = skep_directory_key_of(&PROJECT, NULL);
     skep_hex_encode(key.bytes, sizeof key.bytes, text);
-    assert_string_equal(text, "0d059739b405ff163e55e3df56db198136f00338");
+    assert_string_equal(text, "74a1e700afccac43d536617835f315ea356bc869");
     key = skep_directory_key_of(&PROJECT, "trunk");
     skep_hex_encode(key.bytes, sizeof key.bytes, text);
-    assert_string_equal(text, "7b2e5c938e11f42b3bba53a5a9d5d1fdef214581");
+    assert_string_equal(text, "fca7fa2aefdbb51957e47cb2547665f652abfd67");
 }
 
 static void addresses_are_numeric_with_a_port(void **state)
