@@ -171,12 +171,13 @@ static int open_directory(struct skep_host *host, struct skep_error *err)
     char *state = skep_host_path(host, "dht-state");
     const char *address = host->options.listen.host;
     bool loopback = strncmp(address, "127.", 4) == 0 || strcmp(address, "::1") == 0;
-    struct skep_dht_options options = {.host = address,
-                                       .port = host->options.dht_port_given ? host->options.dht_port
-                                                                            : host->port,
-                                       .bootstrap = host->options.bootstrap,
-                                       .map_ports = !loopback,
-                                       .state_path = state};
+    /* Not the HTTPS port itself: libtorrent takes the TCP port of its UDP port's number too. */
+    struct skep_dht_options options = {
+        .host = address,
+        .port = host->options.dht_port_given ? host->options.dht_port : (uint16_t)(host->port + 1),
+        .bootstrap = host->options.bootstrap,
+        .map_ports = !loopback,
+        .state_path = state};
     int result = skep_dht_open(host->loop, &options, &host->directory, err);
     free(state);
     if (result == SKEP_OK) {

@@ -27,7 +27,7 @@ struct skep_options {
     struct skep_address listen;   /* port 0: any */
     struct skep_address announce; /* what records say; empty host: the same as listen */
     bool dht;
-    bool dht_port_given;   /* otherwise the HTTPS port's number */
+    bool dht_port_given;   /* otherwise the HTTPS port's + 1 */
     uint16_t dht_port;     /* 0: any */
     const char *bootstrap; /* may be NULL */
     struct skep_address peers[SKEP_OPTION_PEERS];

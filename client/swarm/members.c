@@ -159,6 +159,12 @@ static int start(struct skep_swarm_member *member, const char *const *arguments,
     return result;
 }
 
+/* The DHT node of keeper `i`: by default one port after its HTTPS port. */
+static void dht_address(const struct skep_swarm_members *members, size_t i, char to[32])
+{
+    snprintf(to, 32, "%s:%u", members->keepers[i].host, SKEP_SWARM_PORT + 1);
+}
+
 static int start_keeper(struct skep_swarm_member *member, struct skep_error *err)
 {
     const struct skep_swarm_members *members = member->members;
@@ -168,9 +174,11 @@ static int start_keeper(struct skep_swarm_member *member, struct skep_error *err
                                                                   "--listen", listen};
     size_t count = 5;
     /* Any other keeper will do to enter the DHT; the first has nobody before it, and after a restart somebody behind. */
+    char entry[32];
+    dht_address(members, member->number == 1 ? 1 : 0, entry);
     if (members->keeper_count > 1) {
         arguments[count++] = "--bootstrap";
-        arguments[count++] = skep_swarm_keeper_address(members, member->number == 1 ? 1 : 0);
+        arguments[count++] = entry;
     }
     for (size_t i = 0; i < members->keeper_count; i++) {
         if (i + 1 != member->number) {
@@ -193,9 +201,9 @@ static int start_donor(struct skep_swarm_member *member, struct skep_error *err)
 {
     const struct skep_swarm_members *members = member->members;
     char *program = skep_process_find("skepd");
-    /* Donors start from different keepers: any one address must do. */
-    const char *first =
-        skep_swarm_keeper_address(members, (member->number - 1) % members->keeper_count);
+    /* Donors know one DHT node of the swarm each, a different one: any must do. */
+    char first[32];
+    dht_address(members, (member->number - 1) % members->keeper_count, first);
     const char *const arguments[] = {program,          "--dir",       member->dir, "--listen-host",
                                      member->host,     "--bootstrap", first,       "--attach",
                                      members->project, NULL};

@@ -201,7 +201,7 @@ class Swarm:
         arguments = [program("skep-keeper"), "--dir", self.path(f"keeper-{i}"), "--listen", f"{host}:{PORT}"]
         others = [j for j in range(self.keeper_count) if j != i]
         if others:
-            arguments += ["--bootstrap", f"{self.keeper_host(others[0])}:{PORT}"]
+            arguments += ["--bootstrap", f"{self.keeper_host(others[0])}:{PORT + 1}"]
         for j in others:
             arguments += ["--peer", f"{self.keeper_host(j)}:{PORT}"]
         self.processes[f"keeper-{i}"] = Process(arguments + list(extra), self.path(f"keeper-{i}.log"),
@@ -209,7 +209,7 @@ class Swarm:
 
     def start_donor(self, i, bootstrap=0):
         arguments = [program("skepd"), "--dir", self.path(f"donor-{i}"), "--listen-host", self.donor_host(i),
-                     "--attach", self.project, "--bootstrap", f"{self.keeper_host(bootstrap)}:{PORT}"]
+                     "--attach", self.project, "--bootstrap", f"{self.keeper_host(bootstrap)}:{PORT + 1}"]  # a DHT node
         self.processes[f"donor-{i}"] = Process(arguments, self.path(f"donor-{i}.log"))
 
     def skep(self, *words, status=0, timeout=120, environment=None):
