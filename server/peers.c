@@ -164,7 +164,7 @@ int skep_peers_add(struct skep_peers *peers, const struct skep_envelope *envelop
     int result = skep_records_add(peers->records, envelope, skep_clock_unix_s(), ret_new, err);
     size_t after = skep_records_count(peers->records);
     if (after != before) {
-        skep_log(SKEP_LOG_INFO, "%zu other keepers are known", after);
+        skep_log(SKEP_LOG_INFO, "other keepers known: %zu", after);
     }
     return result;
 }
