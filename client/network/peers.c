@@ -16,10 +16,18 @@
 #include "common/sys/file.h"
 
 #define CONTACT_TIMEOUT_MS 4000u
+#define STAGE_MS 1000u /* a stage has so long before the next begins beside it */
 #define DHT_LIMIT_MS 20000u
 #define DHT_STEP_MS 500u
 #define ASIDE_FAILED_MS 5000u
 #define ASIDE_LIED_MS 600000u
+
+/* Of a search; the next begins when nobody has answered in this one, or not soon. */
+enum stage {
+    KNOWN,
+    ADDRESSES,
+    DHT,
+};
 
 struct aside {
     struct skep_peer_id keeper;
@@ -46,7 +54,8 @@ struct skep_peers {
     size_t asked_count;
     struct skep_directory *dht;
     bool looking_up;
-    bool dht_tried;
+    enum stage stage;
+    size_t answered; /* directories that came in this search */
     uint64_t dht_until_ms;
     struct skep_timer *timer;
     skep_peers_done done;
@@ -261,7 +270,9 @@ static void on_directory(void *user, int result, const struct skep_http_answer *
             skep_envelope_done(&envelope);
         }
     }
-    if (rc != 0) {
+    if (rc == 0) {
+        contact->peers->answered++;
+    } else {
         skep_log(SKEP_LOG_DEBUG, "%s:%u: %s", contact->address.host, contact->address.port,
                  err.text);
     }
@@ -344,10 +355,10 @@ static void on_found(void *user, const struct skep_address *addresses, size_t co
     settle(peers);
 }
 
-static bool start_dht(struct skep_peers *peers)
+static void start_dht(struct skep_peers *peers)
 {
     if (peers->bootstrap[0] == '\0') {
-        return false;
+        return;
     }
     bool loopback = strncmp(peers->bootstrap, "127.", 4) == 0;
     struct skep_dht_options options = {
@@ -359,12 +370,11 @@ static bool start_dht(struct skep_peers *peers)
     struct skep_error err = {0};
     if (skep_dht_open(peers->loop, &options, &peers->dht, &err) != 0) {
         skep_log(SKEP_LOG_WARNING, "%s", err.text);
-        return false;
+        return;
     }
     skep_log(SKEP_LOG_INFO, "no keeper answered directly; looking in the DHT");
     peers->dht_until_ms = skep_clock_monotonic_ms() + DHT_LIMIT_MS;
     skep_timer_start(peers->timer, DHT_STEP_MS, DHT_STEP_MS);
-    return true;
 }
 
 /* The end comes from the timer, so that nobody is called back, or a session closed, inside a callback of its own. */
@@ -374,18 +384,47 @@ static void end_soon(struct skep_peers *peers)
     skep_timer_start(peers->timer, 0, 0);
 }
 
+static void ask_known(struct skep_peers *peers)
+{
+    size_t known = skep_peers_count(peers);
+    for (size_t i = 0; i < known; i++) {
+        ask_directory(peers, skep_peers_at(peers, i));
+    }
+}
+
+static void begin_stage(struct skep_peers *peers)
+{
+    skep_timer_start(peers->timer, STAGE_MS, 0);
+    peers->pending++; /* so that nothing ends while we walk */
+    if (peers->stage == KNOWN) {
+        ask_known(peers);
+    } else if (peers->stage == ADDRESSES) {
+        for (size_t i = 0; i < peers->address_count; i++) {
+            first_contact(peers, &peers->addresses[i]);
+        }
+    } else {
+        start_dht(peers);
+    }
+    peers->pending--;
+}
+
+/* Ends the search with the first keeper that answered (others may still add what they know), or goes to the next stage when all of
+ * this one have failed. The DHT stage ends by its time. */
 static void settle(struct skep_peers *peers)
 {
-    if (!peers->finding || peers->ended || peers->pending > 0) {
+    if (!peers->finding || peers->ended) {
         return;
     }
-    if (skep_peers_count(peers) > 0) {
+    if (peers->answered > 0) {
         end_soon(peers);
-    } else if (!peers->dht_tried) {
-        peers->dht_tried = true;
-        if (!start_dht(peers)) {
-            end_soon(peers);
-        }
+        return;
+    }
+    while (peers->pending == 0 && peers->stage < DHT && !peers->ended) {
+        peers->stage++;
+        begin_stage(peers);
+    }
+    if (peers->pending == 0 && peers->stage == DHT && peers->dht == NULL && !peers->ended) {
+        end_soon(peers);
     }
 }
 
@@ -398,7 +437,7 @@ static void end_search(struct skep_peers *peers)
         peers->dht = NULL;
     }
     skep_timer_stop(peers->timer);
-    if (skep_peers_count(peers) == 0) {
+    if (peers->answered == 0 || skep_peers_count(peers) == 0) {
         rc = skep_error_set(&err, SKEP_ERR_NETWORK,
                             "no keeper of project %.8s answered; check the network and --bootstrap",
                             skep_id_text(peers->project.bytes));
@@ -413,9 +452,17 @@ static void end_search(struct skep_peers *peers)
 static void on_timer(void *user)
 {
     struct skep_peers *peers = user;
-    if (peers->ended || skep_clock_monotonic_ms() >= peers->dht_until_ms) {
+    if (peers->ended) {
         end_search(peers);
-    } else if (!peers->looking_up && peers->pending == 0) {
+    } else if (peers->stage < DHT) {
+        peers->stage++;
+        begin_stage(peers);
+        settle(peers);
+    } else if (peers->dht == NULL) {
+        settle(peers); /* contacts that still run decide */
+    } else if (skep_clock_monotonic_ms() >= peers->dht_until_ms) {
+        end_search(peers);
+    } else if (!peers->looking_up) {
         /* the routing table may still have been empty the last time: ask again */
         struct skep_directory_key key = skep_directory_key_of(&peers->project, NULL);
         peers->looking_up = true;
@@ -428,19 +475,12 @@ void skep_peers_find(struct skep_peers *peers, skep_peers_done done, void *user)
     assert(!peers->finding);
     peers->finding = true;
     peers->ended = false;
-    peers->dht_tried = false;
+    peers->stage = KNOWN;
+    peers->answered = 0;
     peers->looking_up = false;
     peers->asked_count = 0;
     peers->done = done;
     peers->user = user;
-    peers->pending++;
-    size_t known = skep_peers_count(peers);
-    for (size_t i = 0; i < known; i++) {
-        ask_directory(peers, skep_peers_at(peers, i));
-    }
-    for (size_t i = 0; i < peers->address_count; i++) {
-        first_contact(peers, &peers->addresses[i]);
-    }
-    peers->pending--;
+    begin_stage(peers);
     settle(peers);
 }

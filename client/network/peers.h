@@ -1,8 +1,10 @@
 /*
  * Finding the keepers of a project, and remembering them.
  *
- *   known keepers (records) and addresses (last run, --bootstrap)      one asks those first: GET /v1/directory?key=...
- *        | none answered
+ *   known keepers (records)                                GET /v1/directory?key=...
+ *        | none answered (or not within a second)
+ *   addresses (last run, --bootstrap)                      first contact, then the same
+ *        | none answered (or not within a second)
  *   a read-only DHT session over the --bootstrap nodes, look-up of the project's key     (common/discovery)
  *        | addresses
  *   first contact: GET /v1/record without a pin; the record's signature is checked, and from then on its pin is used

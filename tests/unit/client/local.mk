@@ -19,7 +19,6 @@ UNIT_TESTS += tests/unit/client/test-split
 tests_unit_client_test_split_SOURCES = tests/unit/client/test-split.c
 tests_unit_client_test_split_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 
-# waits for discovery: UNIT_TESTS += tests/unit/client/test-receipts
-EXTRA_PROGRAMS += tests/unit/client/test-receipts
+UNIT_TESTS += tests/unit/client/test-receipts
 tests_unit_client_test_receipts_SOURCES = tests/unit/client/test-receipts.c
 tests_unit_client_test_receipts_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
