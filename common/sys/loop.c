@@ -76,7 +76,7 @@ static void close_if_ours(uv_handle_t *handle, void *arg)
     }
     if (handle == (uv_handle_t *)&loop->awake || handle == (uv_handle_t *)&loop->limit) {
         uv_close(handle, NULL);
-    } else if (handle->type == UV_TIMER || handle->type == UV_SIGNAL) {
+    } else if (handle->type == UV_TIMER || handle->type == UV_SIGNAL || handle->type == UV_ASYNC) {
         uv_close(handle, on_closed_free);
     } else {
         /* A child that was killed closes itself when its end is seen. */

@@ -16,7 +16,7 @@ typedef void (*skep_signal_callback)(void *user, int signal_number);
 
 /* Also makes the process ignore SIGPIPE and SIGXFSZ: both are seen as errors of the call that met them. */
 struct skep_loop *skep_loop_new(void);
-/* Closes timers and signals that are still open and frees. Servers, clients and processes must have been closed before by
+/* Closes timers, signals and wake-ups that are still open and frees. Servers, clients and processes must have been closed before by
  * their owners. Work still under way is waited for and its `done` is called, so what that uses must still be there. */
 void skep_loop_free(struct skep_loop *loop);
 /* Runs until skep_loop_stop(); at once back if that was called since the last run. */

@@ -123,6 +123,32 @@ static void work_runs_on_another_thread_and_is_done_on_ours(void **state)
     assert_true(scene.flag);
 }
 
+static void ring(void *user)
+{
+    skep_async_send(user);
+}
+
+static void nothing(void *user)
+{
+    (void)user;
+}
+
+static void a_wake_up_sent_on_another_thread_is_called_back_on_ours(void **state)
+{
+    (void)state;
+    struct scene scene = {.loop = skep_loop_new()};
+    struct skep_async *bell = skep_async_new(scene.loop, work_is_done, &scene);
+    skep_loop_work(scene.loop, ring, nothing, bell);
+    assert_true(skep_loop_run_until(scene.loop, &scene.flag, 5000));
+    assert_true(pthread_equal(scene.owner, pthread_self()));
+    scene.flag = false;
+    skep_async_send(bell);
+    skep_async_free(bell);
+    assert_false(skep_loop_run_until(scene.loop, &scene.flag, 3));
+    skep_async_new(scene.loop, work_is_done, &scene); /* closed by the loop */
+    skep_loop_free(scene.loop);
+}
+
 static void the_calendar_is_past_the_year_2024(void **state)
 {
     (void)state;
@@ -137,6 +163,7 @@ int main(void)
         cmocka_unit_test(a_wait_for_nothing_ends_at_its_limit),
         cmocka_unit_test(a_signal_that_stops_a_wait_also_stops_the_next_run),
         cmocka_unit_test(work_runs_on_another_thread_and_is_done_on_ours),
+        cmocka_unit_test(a_wake_up_sent_on_another_thread_is_called_back_on_ours),
         cmocka_unit_test(the_calendar_is_past_the_year_2024),
     };
     return cmocka_run_group_tests_name("loop", tests, NULL, NULL);
