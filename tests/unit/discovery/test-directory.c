@@ -29,6 +29,8 @@ static void addresses_are_numeric_with_a_port(void **state)
     assert_int_equal(address.port, 7420);
     assert_true(skep_address_parse("[::1]:65535", &address));
     assert_string_equal(address.host, "::1");
+    assert_true(skep_address_parse("[0:0::0:1]:1", &address));
+    assert_string_equal(address.host, "::1"); /* one spelling of each */
     static const char *const wrong[] = {
         "",        "127.0.0.1",       "127.0.0.1:",    "127.0.0.1:0",
         "host:1",  "127.0.0.1:65536", "127.0.0.1:1x",  "::1:80",
