@@ -23,7 +23,7 @@ struct skep_agreement {
     struct skep_outbox *outbox;
 };
 
-static void drain(struct skep_kept_shard *shard);
+static void drain_and_hurry(struct skep_kept_shard *shard);
 
 static uint64_t now_of(const struct skep_kept_shard *shard)
 {
@@ -64,7 +64,7 @@ static void on_timer(void *user)
             if (shard != NULL && shard->round != NULL &&
                 skep_round_deadline(shard->round) <= now_of(shard)) {
                 skep_round_tick(shard->round, now_of(shard));
-                drain(shard);
+                drain_and_hurry(shard);
             }
         }
     }
@@ -180,6 +180,9 @@ static int do_persist(struct skep_kept_shard *shard, const struct skep_round_act
                       struct skep_error *err)
 {
     const struct skep_round_memory *memory = &action->memory;
+    if (memory->promised == 0 && !memory->has_vote) {
+        return SKEP_OK; /* nothing on disk says the same */
+    }
     return skep_keeper_db_put_vote(shard->project->host->db, &shard->project->manifest.project,
                                    &shard->shard, memory->version + 1, memory->promised,
                                    memory->has_vote, memory->vote_attempt,
@@ -290,9 +293,31 @@ static void drain(struct skep_kept_shard *shard)
     }
 }
 
-static void drain_and_arm(struct skep_kept_shard *shard)
+/* The trunk closes: what its donors had for the experts has come before (donors publish the trunk last). */
+static void hurry_experts(const struct skep_kept_shard *trunk)
+{
+    const struct skep_project *project = trunk->project;
+    for (size_t i = 0; i < project->shard_count; i++) {
+        struct skep_kept_shard *shard = project->shards[i];
+        if (shard != NULL && shard != trunk && shard->round != NULL) {
+            skep_round_hurry(shard->round, now_of(shard));
+            drain(shard);
+        }
+    }
+}
+
+static void drain_and_hurry(struct skep_kept_shard *shard)
 {
     drain(shard);
+    if (shard->shard.kind == SKEP_SHARD_TRUNK && shard->round != NULL &&
+        skep_round_closing(shard->round)) {
+        hurry_experts(shard);
+    }
+}
+
+static void drain_and_arm(struct skep_kept_shard *shard)
+{
+    drain_and_hurry(shard);
     arm(shard->project->host->agreement);
 }
 

@@ -18,6 +18,7 @@
 #define SEND_TIMEOUT_MS 20000u
 #define RETRY_FIRST_MS 1000u
 #define RETRY_MOST_MS 30000u
+#define TRUNK_HELD_MS 2000u
 #define DELIVERIES 4096u /* more than this waiting: the oldest are given up */
 
 struct target {
@@ -38,7 +39,8 @@ struct delivery {
     size_t target_count;
     struct target *targets;
     size_t quorum;
-    char refusal[256]; /* what a keeper that refused it said last */
+    uint64_t held_until_ms; /* the trunk's: not before the experts' are in, or this */
+    char refusal[256];      /* what a keeper that refused it said last */
     bool settled;
     bool over; /* to be removed once nothing is busy */
 };
@@ -168,6 +170,8 @@ static void take_answer(struct delivery *delivery, struct target *target, int rc
     }
 }
 
+static void push_trunk(struct skep_outbox *outbox);
+
 static void on_answer(void *user, int result, const struct skep_http_answer *answer,
                       const struct skep_error *failure)
 {
@@ -181,6 +185,7 @@ static void on_answer(void *user, int result, const struct skep_http_answer *ans
     take_answer(delivery, target, rc, &err);
     if (!delivery->outbox->session->closing) {
         judge(delivery);
+        push_trunk(delivery->outbox);
     }
 }
 
@@ -217,10 +222,27 @@ static bool send_to(struct delivery *delivery, size_t i, const struct skep_recor
     return rc == 0;
 }
 
+/* Keepers close the experts' windows when the trunk's closes (swarm/round.h), so the trunk's update goes last. */
+static bool is_held(const struct delivery *delivery, uint64_t now)
+{
+    if (delivery->statement.shard.kind != SKEP_SHARD_TRUNK || now >= delivery->held_until_ms) {
+        return false;
+    }
+    for (const struct delivery *at = delivery->outbox->deliveries; at != NULL; at = at->next) {
+        if (at != delivery && !at->settled) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static void push(struct delivery *delivery)
 {
     struct skep_session *session = delivery->outbox->session;
     uint64_t now = skep_clock_monotonic_ms();
+    if (is_held(delivery, now)) {
+        return;
+    }
     for (size_t i = 0; i < delivery->target_count && !delivery->over; i++) {
         struct target *target = &delivery->targets[i];
         if (target->acknowledged || target->refused || target->busy || now < target->next_ms) {
@@ -232,6 +254,15 @@ static void push(struct delivery *delivery)
         } else if (!send_to(delivery, i, record)) {
             settle(delivery, false);
             delivery->over = true;
+        }
+    }
+}
+
+static void push_trunk(struct skep_outbox *outbox)
+{
+    for (struct delivery *at = outbox->deliveries; at != NULL; at = at->next) {
+        if (at->statement.shard.kind == SKEP_SHARD_TRUNK && !at->over) {
+            push(at);
         }
     }
 }
@@ -298,6 +329,7 @@ static int take_file(struct skep_outbox *outbox, const void *data, size_t size,
     struct skep_replicas replicas = skep_replicas_of(manifest, &delivery->statement.shard);
     delivery->outbox = outbox;
     delivery->quorum = skep_replicas_quorum(&replicas);
+    delivery->held_until_ms = skep_clock_monotonic_ms() + TRUNK_HELD_MS;
     delivery->target_count = replicas.count;
     delivery->targets = skep_alloc(replicas.count, sizeof *delivery->targets);
     for (size_t i = 0; i < replicas.count; i++) {

@@ -117,8 +117,8 @@ struct skep_round {
     size_t merge_count;
     struct skep_round_fetch fetches[SKEP_ROUND_FETCHES];
     size_t fetch_count;
-    size_t expected; /* updates that close the window early */
-    size_t most;     /* longest list we propose: smaller after a merge that failed */
+    bool hurried; /* the window ends without its time */
+    size_t most;  /* longest list we propose: smaller after a merge that failed */
 
     bool window_open;
     uint64_t window_ms; /* when it opened */

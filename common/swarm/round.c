@@ -38,8 +38,6 @@ struct skep_round *skep_round_new(const struct skep_manifest *manifest,
         memcpy(round->recent, recent, recent_count * sizeof(recent[0]));
     }
     round->recent_count = recent_count;
-    round->expected =
-        2; /* until a seal tells: a second donor is worth waiting for, until the window ends */
     skep_round_forget(round);
     skep_round_restore(round);
     return round;
@@ -80,6 +78,27 @@ void skep_round_follow(struct skep_round *round, uint32_t attempt, uint64_t now_
     }
 }
 
+/* How many updates close the window before its end: the trunk's, one of each donor that the last versions merged (two until there is a
+ * version: company is worth the wait). An expert's donors change with their slices, so nobody can be waited for; its window is
+ * ended by skep_round_hurry(). */
+static size_t full_count(const struct skep_round *round)
+{
+    size_t least = skep_round_least(round);
+    if (round->shard.kind != SKEP_SHARD_TRUNK) {
+        return round->most;
+    }
+    size_t donors = round->recent_count == 0 ? 2 : 0;
+    for (size_t i = 0; i < round->recent_count; i++) {
+        bool again = false;
+        for (size_t j = 0; j < i && !again; j++) {
+            again = skep_peer_id_equal(&round->recent[i].donor, &round->recent[j].donor);
+        }
+        donors += !again;
+    }
+    donors = donors > least ? donors : least;
+    return donors < round->most ? donors : round->most;
+}
+
 /* WAITING -> OPEN -> AGREEING. */
 static void watch_window(struct skep_round *round, uint64_t now_ms)
 {
@@ -90,6 +109,7 @@ static void watch_window(struct skep_round *round, uint64_t now_ms)
     skep_round_select(round, &list);
     if (list.count == 0) {
         round->window_open = false;
+        round->hurried = false;
         return;
     }
     if (!round->window_open) {
@@ -97,11 +117,11 @@ static void watch_window(struct skep_round *round, uint64_t now_ms)
         round->window_ms = now_ms;
     }
     size_t least = skep_round_least(round);
-    size_t full = round->expected > least ? round->expected : least;
-    full = full < round->most ? full : round->most;
+    size_t full = full_count(round);
     uint64_t end = round->window_ms + round->manifest->merge.window_ms;
     round->wake_ms = now_ms < end ? end : UINT64_MAX;
-    if (list.count >= full || (now_ms >= end && list.count >= least)) {
+    bool over = round->hurried || now_ms >= end;
+    if (list.count >= full || (over && list.count >= least)) {
         skep_round_follow(round, round->attempt, now_ms);
     }
 }
@@ -297,13 +317,26 @@ void skep_round_sealed(struct skep_round *round, const struct skep_seal *seal,
     skep_round_push_persist(round);
     skep_round_remember(round, seal);
     skep_round_prune(round);
-    round->expected = seal->receipt_count;
+    round->hurried = false;
     round->sealed_ms = now_ms;
     round->due = true;
     if (!told) {
         announce(round, seal, &announcement);
     }
     skep_envelope_done(&announcement);
+}
+
+void skep_round_hurry(struct skep_round *round, uint64_t now_ms)
+{
+    if (round->window_open && !round->agreeing) {
+        round->hurried = true;
+        skep_round_advance(round, now_ms);
+    }
+}
+
+bool skep_round_closing(const struct skep_round *round)
+{
+    return round->agreeing || round->committing;
 }
 
 void skep_round_tick(struct skep_round *round, uint64_t now_ms)

@@ -14,11 +14,12 @@
  * messages. One list may be sealed in two attempts, which is why the hash chain leaves the attempt out (skep_seal_hash()). Keepers
  * that lie are for the Byzantine agreement that will replace this machine. Statements and the hash chain stay.
  *
- * When to close: as soon as as many updates wait as the last version merged (at least least_updates; 2 when none is known, as at
- * the start), or window_ms after the first. Attempt 0 begins when the list closes, or when another keeper's message draws us in;
- * attempt a lasts SKEP_ROUND_ATTEMPT_MS, times min(a + 1, 8) once its leader was heard, and twice what
- * merges took of late: slow merges find room and silent leaders are soon passed over. A message of a later attempt pulls everyone
- * into it, so keepers whose timers differ meet. If nothing is left to agree on, we wait again.
+ * When to close: window_ms after the first update; the trunk as soon as every donor that the last versions merged has sent one (at
+ * least two at version 0, at least least_updates); an expert as soon as the host hurries it, which it does when the trunk closes,
+ * for donors publish the trunk last. Attempt 0 begins when the list closes, or when another keeper's message draws us in;
+ * attempt a lasts SKEP_ROUND_ATTEMPT_MS, times min(a + 1, 8) once its leader was heard, and twice what merges took of late: slow
+ * merges find room and silent leaders are soon passed over. A message of a later attempt pulls everyone into it, so keepers whose
+ * timers differ meet. If nothing is left to agree on, we wait again.
  *
  * If an action cannot be carried out (a full disk), none after it may be: free the machine and later make a new one from what the
  * disk holds, as after a crash. Both are the same to the others.
@@ -107,12 +108,15 @@ void skep_round_merged(struct skep_round *round, uint64_t base,
 /* A message whose signature was checked; senders outside the replica set are ignored. */
 void skep_round_receive(struct skep_round *round, const struct skep_message *message,
                         uint64_t now_ms);
-/* The host has stored this seal and its state as the new head (by COMMIT or CATCH_UP). `expected` updates next time: those of the
- * seal. After a CATCH_UP over several versions call it for each seal, oldest first, so that `recent` stays whole; `payload_hash` is its skep_seal_hash(), as skep_seal_open() gives it; it never starts
+/* The host has stored this seal and its state as the new head (by COMMIT or CATCH_UP). After a CATCH_UP over several versions call it for each seal, oldest first, so that `recent` stays whole; `payload_hash` is its skep_seal_hash(), as skep_seal_open() gives it; it never starts
  * anything itself but asks for a tick (deadline 0). */
 void skep_round_sealed(struct skep_round *round, const struct skep_seal *seal,
                        const struct skep_hash *payload_hash, uint64_t now_ms);
 void skep_round_tick(struct skep_round *round, uint64_t now_ms);
+/* Nothing more is worth waiting for: if updates wait, the window ends now. */
+void skep_round_hurry(struct skep_round *round, uint64_t now_ms);
+/* The window is over and the next version is being agreed on or stored. */
+bool skep_round_closing(const struct skep_round *round);
 
 /* When tick should be called next; 0 for at once, UINT64_MAX for never. To be asked after every event. */
 uint64_t skep_round_deadline(const struct skep_round *round);
