@@ -2,6 +2,7 @@
  * The only C++ of the project. libtorrent runs a thread of its own and posts alerts; its notification rings a bell
  * (skep_async) on the loop, and everything else here happens on the loop's thread. No exception leaves this file.
  */
+#include <algorithm>
 #include <cassert>
 #include <cerrno>
 #include <cstring>
@@ -47,7 +48,8 @@ constexpr uint64_t QUICK_MS = 15000;      /* a small swarm that just grew announ
 constexpr size_t SMALL_SWARM = 32;        /* nodes below which that costs nearly nothing */
 constexpr size_t ANNOUNCES_PER_STEP = 4;  /* in a large one; each asks some dozens of nodes */
 constexpr uint64_t LOOK_UP_MS = 2000;     /* answers that come at all come within this */
-constexpr uint64_t LOOK_UP_STEP_MS = 250; /* asks again so often until the first answer */
+constexpr uint64_t LOOK_UP_STEP_MS = 250; /* asks again so often */
+constexpr size_t ANSWER_LIMIT = 1000;     /* addresses of one look-up; whoever lies may send many */
 constexpr uint64_t SAVE_MS = 300000;
 constexpr int LISTEN_LIMIT_MS = 2000;
 constexpr int PORT_TRIES = 10;
@@ -176,7 +178,7 @@ struct look_up {
     void *user;
     struct skep_timer *timer;
     uint64_t until_ms;
-    bool answered;
+    std::vector<lt::tcp::endpoint> told;
 };
 
 struct dht : skep_directory {
@@ -271,12 +273,13 @@ void answer(look_up *what, const std::vector<lt::tcp::endpoint> &peers)
 {
     std::vector<struct skep_address> addresses;
     for (const lt::tcp::endpoint &peer : peers) {
-        if (peer.port() != 0) {
+        bool again = std::find(what->told.begin(), what->told.end(), peer) != what->told.end();
+        if (peer.port() != 0 && !again && what->told.size() < ANSWER_LIMIT) {
+            what->told.push_back(peer);
             addresses.push_back(address_of(peer));
         }
     }
     if (!addresses.empty()) {
-        what->answered = true;
         what->found(what->user, addresses.data(), addresses.size(), false);
     }
 }
@@ -355,7 +358,8 @@ void on_look_up_step(void *user)
         end_look_up(what);
         return;
     }
-    if (!what->answered) {
+    /* Once may be too early for a swarm that has just come together; in a large one the first answers do. */
+    if (what->told.empty() || self.nodes < SMALL_SWARM) {
         self.session->dht_get_peers(what->key);
         answer(what, read_shelf(self, what->key));
     }
@@ -365,7 +369,7 @@ void on_look_up(struct skep_directory *directory, const struct skep_directory_ke
                 skep_directory_found found, void *user)
 {
     dht &self = *static_cast<dht *>(directory);
-    auto *what = new look_up{&self, hash_of(key), found, user, nullptr, 0, false};
+    auto *what = new look_up{&self, hash_of(key), found, user, nullptr, 0, {}};
     what->until_ms = skep_loop_now_ms(self.loop) + LOOK_UP_MS;
     what->timer = skep_timer_new(self.loop, on_look_up_step, what);
     skep_timer_start(what->timer, 0, LOOK_UP_STEP_MS);

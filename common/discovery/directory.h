@@ -38,8 +38,8 @@ bool skep_address_parse(const char *text, struct skep_address *ret_address);
 
 struct skep_directory;
 
-/* May be called several times as answers come, with what came; `finished` with the last call. Addresses are borrowed. The same
- * address may come again. It may announce and look up, but must not close the directory that calls it. */
+/* May be called several times as answers come, with what came; `finished` with the last call. Addresses are borrowed. Each
+ * address comes once in a look-up. The callback may announce and look up, but must not close the directory that calls it. */
 typedef void (*skep_directory_found)(void *user, const struct skep_address *addresses, size_t count,
                                      bool finished);
 
