@@ -1,1 +1,8 @@
-# integration
+# The real programs on loopback addresses of their own.
+INTEGRATION_TESTS = \
+    tests/integration/test-bad-input.py \
+    tests/integration/test-main-path.py \
+    tests/integration/test-openapi.py \
+    tests/integration/test-swarm.py
+TESTS += $(INTEGRATION_TESTS)
+EXTRA_DIST += $(INTEGRATION_TESTS) tests/integration/lib/skep.py

@@ -109,7 +109,7 @@ def an_oversized_body_is_refused_without_being_read():
 @tap.case
 def a_chunk_with_a_wrong_hash_is_refused_and_an_unnamed_one_too():
     manifest = json.loads(skep.base64.b64decode(swarm.get(0, f"/v1/projects/{swarm.project}/manifest").json()["payload"]))
-    chunk = manifest["data"]["train"]["chunks"][0]
+    chunk = manifest["train"]["chunks"][0]
     refused(skep.request(swarm.keeper_host(0), "PUT", f"/v1/blobs/{chunk}", body=b"not it"), 400, "hash", chunk[:8])
     stranger = skep.sha256(b"stranger")
     refused(skep.request(swarm.keeper_host(0), "PUT", f"/v1/blobs/{stranger}", body=b"stranger"), 403, "refused")

@@ -81,7 +81,7 @@ def every_answer_fits_its_description():
     ask("POST", "/v1/projects/{project}/updates", 400, body=b"x")
     ask("GET", "/v1/updates/{hash}", 404, hash=nothing)
     import base64, json
-    chunk = json.loads(base64.b64decode(manifest.json()["payload"]))["data"]["train"]["chunks"][0]
+    chunk = json.loads(base64.b64decode(manifest.json()["payload"]))["train"]["chunks"][0]
     data = ask("GET", "/v1/blobs/{hash}", 200, hash=chunk)
     ask("GET", "/v1/blobs/{hash}", 206, hash=chunk, headers={"Range": "bytes=1-2"})
     ask("GET", "/v1/blobs/{hash}", 404, hash=nothing)
