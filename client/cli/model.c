@@ -10,6 +10,7 @@
 #include "common/base/limits.h"
 #include "common/model/layout.h"
 #include "common/sys/file.h"
+#include "common/wire/json.h"
 
 #define FIND_MS 60000u
 #define FETCH_MS 1800000u
@@ -101,9 +102,76 @@ static int fetch_all(struct skep_model *model, struct skep_error *err)
     return rc;
 }
 
+/* The shape in FOLDER/config.json; `versions` and the rest are for people. */
+static int read_config(const char *folder, struct skep_model_config *ret_config,
+                       struct skep_error *err)
+{
+    char *path = skep_format("%s/config.json", folder);
+    struct skep_buffer text = {0};
+    struct skep_json *root = NULL;
+    const struct skep_json *shape = NULL;
+    int rc = skep_file_read(path, SKEP_LIMIT_STATEMENT_BYTES, &text, err);
+    if (rc == 0) {
+        rc = skep_json_parse(text.data, text.size, "config.json", &root, err);
+    }
+    if (rc == 0) {
+        rc = skep_json_get_object(root, "config.json", "model", &shape, err);
+    }
+    if (rc == 0) {
+        rc = skep_model_config_from_json(shape, ret_config, err);
+    }
+    if (rc != 0) {
+        rc = skep_error_prefix(err, "%s is no model that skep export wrote", folder);
+    }
+    skep_json_free(root);
+    skep_buffer_done(&text);
+    free(path);
+    return rc;
+}
+
+static char *shard_path(const struct skep_model *model, size_t i)
+{
+    if (model->session != NULL) {
+        return skep_session_state_path(model->session, i);
+    }
+    struct skep_shard shard = skep_manifest_shard(model->manifest, i);
+    char name[SKEP_SHARD_TEXT_SIZE];
+    skep_shard_format(&shard, name);
+    return skep_format("%s/%s.safetensors", model->folder, name);
+}
+
+static int open_folder(const char *folder, struct skep_model *model, struct skep_error *err)
+{
+    int rc = read_config(folder, &model->exported.model, err);
+    if (rc != 0) {
+        return rc;
+    }
+    model->folder = skep_strdup(folder);
+    model->manifest = &model->exported;
+    size_t count = skep_manifest_shard_count(model->manifest);
+    model->have = skep_alloc(count, sizeof *model->have);
+    for (size_t i = 0; i < count; i++) {
+        char *path = shard_path(model, i);
+        model->have[i] = skep_file_exists(path);
+        model->missing += !model->have[i];
+        free(path);
+    }
+    if (!model->have[0]) {
+        return skep_error_set(err, SKEP_ERR_NOT_FOUND,
+                              "%s holds no trunk.safetensors; export the model again", folder);
+    }
+    if (model->missing > 0) {
+        fprintf(stderr, "skep: %zu of %zu shards are not in %s\n", model->missing, count, folder);
+    }
+    return 0;
+}
+
 int skep_model_fetch(const struct skep_model_source *source, struct skep_model *ret_model,
                      struct skep_error *err)
 {
+    if (source->model != NULL) {
+        return open_folder(source->model, ret_model, err);
+    }
     ret_model->loop = skep_loop_new();
     int rc = open_session(source, ret_model, err);
     if (rc == 0) {
@@ -123,6 +191,7 @@ int skep_model_fetch(const struct skep_model_source *source, struct skep_model *
         rc = 0;
     }
     if (rc == 0) {
+        ret_model->manifest = &ret_model->session->manifest;
         skep_session_prune(ret_model->session, KEEP_S);
     }
     return rc;
@@ -134,6 +203,7 @@ void skep_model_done(struct skep_model *model)
     if (model->loop != NULL) {
         skep_loop_free(model->loop);
     }
+    free(model->folder);
     free(model->have);
     *model = (struct skep_model){0};
 }
@@ -141,11 +211,11 @@ void skep_model_done(struct skep_model *model)
 static int load_shard(const struct skep_model *model, size_t i, struct skep_lm *lm,
                       struct skep_error *err)
 {
-    const struct skep_manifest *manifest = &model->session->manifest;
+    const struct skep_manifest *manifest = model->manifest;
     struct skep_shard shard = skep_manifest_shard(manifest, i);
     struct skep_layout layout = {0};
     struct skep_buffer file = {0};
-    char *path = skep_session_state_path(model->session, i);
+    char *path = shard_path(model, i);
     skep_layout_of(&manifest->model, &shard, &layout);
     float *parameters = calloc(layout.parameters, sizeof *parameters);
     int rc = parameters != NULL ? skep_file_read(path, SKEP_LIMIT_STATE_BYTES, &file, err)
@@ -168,8 +238,9 @@ int skep_model_load(const struct skep_model *model, uint32_t batch, struct skep_
                     struct skep_error *err)
 {
     struct skep_lm *lm = NULL;
-    int rc = skep_lm_new(&model->session->manifest.model, batch, &lm, err);
-    for (size_t i = 0; i < model->session->heads.count && rc == 0; i++) {
+    int rc = skep_lm_new(&model->manifest->model, batch, &lm, err);
+    size_t count = skep_manifest_shard_count(model->manifest);
+    for (size_t i = 0; i < count && rc == 0; i++) {
         if (model->have[i]) {
             rc = load_shard(model, i, lm, err);
         }

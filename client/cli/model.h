@@ -1,4 +1,4 @@
-/* The newest sealed model of a project, fetched for export, generate and eval. */
+/* A model to use: the newest sealed versions of a project, fetched for export, generate and eval, or a folder that export wrote. */
 #ifndef SKEP_CLIENT_CLI_MODEL_H
 #define SKEP_CLIENT_CLI_MODEL_H
 
@@ -9,23 +9,29 @@
 #include "common/base/error.h"
 #include "common/model/lm.h"
 #include "common/sys/loop.h"
+#include "common/wire/manifest.h"
 
 /* Zero-initialise; free with skep_model_done(). */
 struct skep_model {
-    struct skep_loop *loop;
-    struct skep_session *session;
-    bool *have; /* per shard */
+    struct skep_loop *loop;       /* NULL for a folder */
+    struct skep_session *session; /* NULL for a folder */
+    char *folder;                 /* of an exported model */
+    struct skep_manifest
+        exported; /* only its `model` is filled in, from the folder's config.json */
+    const struct skep_manifest *manifest; /* the session's, or `exported` */
+    bool *have;                           /* per shard */
     size_t missing;
     struct skep_wait wait; /* here, because an answer may still come after we gave up waiting */
 };
 
 struct skep_model_source {
+    const char *model;     /* folder of an exported model; the others are then not looked at */
     const char *dir;       /* of the daemon whose attached project is meant; NULL: the default */
     const char *project;   /* NULL: the attached one */
     const char *bootstrap; /* NULL: the daemon's */
 };
 
-/* Finds keepers and fetches all shards. Experts that nobody gives are counted in `missing`; without the trunk it fails. */
+/* Reads the folder, or finds keepers and fetches all shards. Experts that nobody gives are counted in `missing`; without the trunk it fails. */
 int skep_model_fetch(const struct skep_model_source *source, struct skep_model *ret_model,
                      struct skep_error *err);
 void skep_model_done(struct skep_model *model);

@@ -19,30 +19,8 @@
 
 static struct skep_json *config_json(const struct skep_model *model)
 {
-    const struct skep_model_config *config = &model->session->manifest.model;
     struct skep_json *root = skep_json_object_new();
-    struct skep_json *shape = skep_json_object_new();
     struct skep_json *shards = skep_json_object_new();
-    const struct {
-        const char *name;
-        uint32_t value;
-    } sizes[] = {
-        {"vocabulary", config->vocabulary},
-        {"dim", config->dim},
-        {"hidden", config->hidden},
-        {"heads", config->heads},
-        {"layers", config->layers},
-        {"context", config->context},
-        {"prefix", config->prefix},
-        {"rows", config->rows},
-        {"columns", config->columns},
-        {"experts_per_token", config->experts_per_token},
-        {"rows_per_token", config->rows_per_token},
-    };
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        skep_json_set_integer(shape, sizes[i].name, sizes[i].value);
-    }
-    skep_json_set_text(shape, "route", config->route == SKEP_ROUTE_DOCUMENT ? "document" : "token");
     for (size_t i = 0; i < model->session->heads.count; i++) {
         struct skep_shard shard = skep_manifest_shard(&model->session->manifest, i);
         char name[SKEP_SHARD_TEXT_SIZE];
@@ -52,7 +30,7 @@ static struct skep_json *config_json(const struct skep_model *model)
     skep_json_set_text(root, "name", model->session->manifest.name);
     skep_json_set_hex(root, "project", model->session->project.bytes, SKEP_ID_SIZE);
     skep_json_set_text(root, "kind", "lm");
-    skep_json_set_take(root, "model", shape);
+    skep_json_set_take(root, "model", skep_model_config_to_json(&model->session->manifest.model));
     skep_json_set_take(root, "versions", shards);
     return root;
 }
@@ -200,6 +178,7 @@ int skep_cli_generate(int argc, char **argv)
     static const char usage[] =
         "usage: skep generate --prompt TEXT [--length N] [--temperature T] [--top-p P] [--seed N]\n"
         "                     [--project ID --bootstrap HOST:PORT,...] [--dir DONOR_DIR]\n"
+        "       skep generate --model DIR --prompt TEXT ...      (DIR as skep export wrote it)\n"
         "\n"
         "Goes on from TEXT with N bytes (200) drawn at temperature T (0.8) from the most likely\n"
         "ones that sum to P (0.95). The same seed gives the same text from the same versions.\n";
@@ -207,15 +186,12 @@ int skep_cli_generate(int argc, char **argv)
     struct wish wish = {.length = 200, .temperature = 0.8, .top_p = 0.95};
     const char *texts[4] = {0};
     int words = 0;
-    const struct skep_cli_option options[] = {{"--dir", &source.dir, NULL},
-                                              {"--project", &source.project, NULL},
-                                              {"--bootstrap", &source.bootstrap, NULL},
-                                              {"--prompt", &wish.prompt, NULL},
-                                              {"--length", &texts[0], NULL},
-                                              {"--temperature", &texts[1], NULL},
-                                              {"--top-p", &texts[2], NULL},
-                                              {"--seed", &texts[3], NULL},
-                                              {NULL, NULL, NULL}};
+    const struct skep_cli_option options[] = {
+        {"--dir", &source.dir, NULL},         {"--model", &source.model, NULL},
+        {"--project", &source.project, NULL}, {"--bootstrap", &source.bootstrap, NULL},
+        {"--prompt", &wish.prompt, NULL},     {"--length", &texts[0], NULL},
+        {"--temperature", &texts[1], NULL},   {"--top-p", &texts[2], NULL},
+        {"--seed", &texts[3], NULL},          {NULL, NULL, NULL}};
     enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
     if (parsed != SKEP_CLI_GO || words != 0) {
         if (words != 0) {
@@ -270,13 +246,38 @@ static int fetch_heldout(struct skep_model *model, uint64_t most, struct skep_bu
     return rc;
 }
 
-static int evaluate(struct skep_model *model, uint64_t most, struct skep_error *err)
+static int read_text(const char *file, uint64_t most, struct skep_buffer *ret_text,
+                     struct skep_error *err)
+{
+    int rc = skep_file_read(file, SKEP_LIMIT_STATE_BYTES, ret_text, err);
+    if (ret_text->size > most) {
+        ret_text->size = (size_t)most;
+    }
+    return rc;
+}
+
+static int get_text(struct skep_model *model, const char *file, uint64_t most,
+                    struct skep_buffer *ret_text, struct skep_error *err)
+{
+    if (file != NULL) {
+        return read_text(file, most, ret_text, err);
+    }
+    if (model->session == NULL) {
+        return skep_error_set(
+            err, SKEP_ERR_ARGUMENT,
+            "--text is missing: an exported model has no held-out text, name one");
+    }
+    return fetch_heldout(model, most, ret_text, err);
+}
+
+static int evaluate(struct skep_model *model, const char *file, uint64_t most,
+                    struct skep_error *err)
 {
     struct skep_buffer text = {0};
     struct skep_lm *lm = NULL;
     double bits = 0;
     uint64_t tokens = 0;
-    int rc = fetch_heldout(model, most, &text, err);
+    int rc = get_text(model, file, most, &text, err);
     if (rc == 0) {
         rc = skep_model_load(model, EVAL_BATCH, &lm, err);
     }
@@ -284,8 +285,11 @@ static int evaluate(struct skep_model *model, uint64_t most, struct skep_error *
         rc = skep_eval_text(lm, text.data, text.size, &bits, &tokens, err);
     }
     if (rc == 0) {
-        printf("bits_per_byte=%.4f bytes=%llu trunk_version=%llu\n", bits,
-               (unsigned long long)tokens, (unsigned long long)model->session->sealed[0].version);
+        printf("bits_per_byte=%.4f bytes=%llu", bits, (unsigned long long)tokens);
+        if (model->session != NULL) {
+            printf(" trunk_version=%llu", (unsigned long long)model->session->sealed[0].version);
+        }
+        putchar('\n');
     }
     skep_lm_free(lm);
     skep_buffer_done(&text);
@@ -295,18 +299,24 @@ static int evaluate(struct skep_model *model, uint64_t most, struct skep_error *
 int skep_cli_eval(int argc, char **argv)
 {
     static const char usage[] =
-        "usage: skep eval [--bytes N] [--project ID --bootstrap HOST:PORT,...] [--dir DONOR_DIR]\n"
+        "usage: skep eval [--bytes N] [--text FILE] [--project ID --bootstrap HOST:PORT,...]\n"
+        "                 [--dir DONOR_DIR]\n"
+        "       skep eval --model DIR --text FILE [--bytes N]    (DIR as skep export wrote it)\n"
         "\n"
-        "Prints bits_per_byte=... of the newest sealed model on the project's held-out text (its\n"
-        "first N bytes).\n";
+        "Prints bits_per_byte=... of the newest sealed model on the project's held-out text, or "
+        "on\n"
+        "FILE (its first N bytes).\n";
     struct skep_model_source source = {0};
     const char *bytes = NULL;
+    const char *file = NULL;
     int64_t most = INT64_MAX;
     int words = 0;
     const struct skep_cli_option options[] = {{"--dir", &source.dir, NULL},
+                                              {"--model", &source.model, NULL},
                                               {"--project", &source.project, NULL},
                                               {"--bootstrap", &source.bootstrap, NULL},
                                               {"--bytes", &bytes, NULL},
+                                              {"--text", &file, NULL},
                                               {NULL, NULL, NULL}};
     enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
     if (parsed != SKEP_CLI_GO || words != 0) {
@@ -322,7 +332,7 @@ int skep_cli_eval(int argc, char **argv)
         rc = skep_model_fetch(&source, &model, &err);
     }
     if (rc == 0) {
-        rc = evaluate(&model, (uint64_t)most, &err);
+        rc = evaluate(&model, file, (uint64_t)most, &err);
     }
     skep_model_done(&model);
     return rc == 0 ? 0 : skep_cli_fail(&err);

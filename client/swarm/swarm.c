@@ -231,6 +231,38 @@ static void on_sampled(void *user, int status)
     }
 }
 
+static void on_exported(void *user, int status)
+{
+    struct swarm *swarm = user;
+    tool_over(swarm);
+    if (status == 0) {
+        skep_swarm_view_event(swarm->view, "the model lies in %s/model; let it write with",
+                              swarm->options.dir);
+        skep_swarm_view_event(swarm->view, "  skep generate --model %s/model --prompt \"And \"",
+                              swarm->options.dir);
+    } else {
+        skep_swarm_view_event(swarm->view, "the model could not be exported; see %s/log",
+                              swarm->options.dir);
+        swarm->status = swarm->status == 0 ? 1 : swarm->status;
+    }
+    if (swarm->phase == MEASURING) {
+        skep_swarm_stop_keepers(swarm->members);
+        enter(swarm, STOPPING);
+    }
+}
+
+/* The model as files, so that it can be used after the keepers have stopped. False if the tool cannot start. */
+static bool run_export(struct swarm *swarm)
+{
+    char *folder = skep_format("%s/model", swarm->options.dir);
+    const char *address = skep_swarm_keeper_address(swarm->members, 0);
+    const char *words[] = {"export",      folder,  "--project", swarm->project,
+                           "--bootstrap", address, NULL};
+    int result = run_tool(swarm, words, on_exported);
+    free(folder);
+    return result == SKEP_OK;
+}
+
 static void on_measured(void *user, int status)
 {
     struct swarm *swarm = user;
@@ -243,7 +275,7 @@ static void on_measured(void *user, int status)
                               swarm->options.dir);
         swarm->status = swarm->status == 0 ? 1 : swarm->status;
     }
-    if (swarm->phase == MEASURING) {
+    if (swarm->phase == MEASURING && !run_export(swarm)) {
         skep_swarm_stop_keepers(swarm->members);
         enter(swarm, STOPPING);
     }
@@ -339,7 +371,9 @@ static void on_tick(void *user)
     case FINISHED:
         break;
     }
-    skep_swarm_view_show(swarm->view, &swarm->figures);
+    if (swarm->phase < STOPPING) { /* what ends shows nothing new */
+        skep_swarm_view_show(swarm->view, &swarm->figures);
+    }
 }
 
 static void on_signal(void *user, int number)

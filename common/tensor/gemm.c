@@ -11,11 +11,18 @@
 /* OpenBLAS has it, another CBLAS may not: a weak reference is then NULL. */
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 
+/* Somebody has said how many threads. Left to itself OpenBLAS takes one per core, and on a machine that others use they wait for each
+ * other by spinning: an evaluation of seconds then takes minutes. */
+static bool told;
+
 void skep_gemm(struct skep_gemm_size size, struct skep_matrix a, struct skep_matrix b,
                skep_real beta, skep_real *c, size_t c_stride)
 {
     if (size.rows == 0 || size.columns == 0) {
         return;
+    }
+    if (!told) {
+        skep_gemm_set_threads(1);
     }
     GEMM(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans,
          b.transposed ? CblasTrans : CblasNoTrans, (int)size.rows, (int)size.columns,
@@ -48,6 +55,7 @@ void skep_linear_weights(struct skep_linear shape, const skep_real *dy, const sk
 
 bool skep_gemm_set_threads(unsigned threads)
 {
+    told = true;
     if (openblas_set_num_threads == NULL) {
         return false;
     }

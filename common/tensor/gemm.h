@@ -44,7 +44,7 @@ void skep_linear_inputs(struct skep_linear shape, const skep_real *dy, const ske
 void skep_linear_weights(struct skep_linear shape, const skep_real *dy, const skep_real *x,
                          skep_real beta, skep_real *dw);
 
-/* Threads that matrix products may use from now on. Returns false where the CBLAS in use cannot be told. */
+/* Threads that matrix products may use from now on; one until it is called. Returns false where the CBLAS in use cannot be told. */
 bool skep_gemm_set_threads(unsigned threads);
 
 #endif

@@ -48,6 +48,11 @@ SKEP_API_HANDLER(skep_api_put_blob)
                               "no manifest that this keeper holds names the chunk %s",
                               parts->text[0]);
     }
+    struct skep_hash found = skep_hash_of(exchange->body, exchange->body_size);
+    if (!skep_hash_equal(&found, &hash)) {
+        return skep_error_set(err, SKEP_ERR_HASH, "the chunk %s came as bytes with SHA-256 %s",
+                              parts->text[0], skep_id_text(found.bytes));
+    }
     if (!held) {
         result = skep_blobs_put(host->blobs, exchange->body, exchange->body_size, &hash, NULL, err);
     }

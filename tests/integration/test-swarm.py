@@ -40,12 +40,12 @@ def a_swarm_trains_until_enough_tokens_and_measures_the_result():
 @tap.case
 def interrupted_it_stops_cleanly_and_goes_on_where_it_was():
     process = subprocess.Popen(command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    first = None
+    first = 0
     for line in process.stdout:
         match = re.search(rb"round (\d+)", line)
-        if match and first is None:
-            first = int(match.group(1))
-        if match and int(match.group(1)) > first:
+        number = int(match.group(1)) if match else 0
+        first = first or number
+        if number > first:
             break
     process.send_signal(signal.SIGINT)
     output, errors = process.communicate(timeout=60)
