@@ -180,18 +180,15 @@ static int start_keeper(struct skep_swarm_member *member, struct skep_error *err
         arguments[count++] = "--bootstrap";
         arguments[count++] = entry;
     }
+    char peers[SKEP_SWARM_MOST_KEEPERS][32];
     for (size_t i = 0; i < members->keeper_count; i++) {
         if (i + 1 != member->number) {
+            snprintf(peers[i], sizeof peers[i], "%s", skep_swarm_keeper_address(members, i));
             arguments[count++] = "--peer";
-            arguments[count++] = skep_strdup(skep_swarm_keeper_address(members, i));
+            arguments[count++] = peers[i];
         }
     }
     int result = start(member, arguments, err);
-    for (size_t i = 5; i < count; i++) {
-        if (strcmp(arguments[i - 1], "--peer") == 0) {
-            free((char *)arguments[i]);
-        }
-    }
     free(program);
     free(listen);
     return result;
