@@ -10,8 +10,9 @@
 
 struct skep_loop {
     uv_loop_t uv;
-    uv_async_t awake; /* keeps uv_run() waiting when nothing else does */
-    uv_timer_t limit; /* of skep_loop_run_until() */
+    uv_async_t awake;  /* keeps uv_run() waiting when nothing else does */
+    uv_timer_t limit;  /* of skep_loop_run_until() */
+    uv_prepare_t look; /* the same: looks at the flag before each wait */
     bool stopped;
 };
 
@@ -63,7 +64,7 @@ struct skep_loop *skep_loop_new(void)
     signal(SIGXFSZ, SIG_IGN);
     struct skep_loop *loop = skep_alloc(1, sizeof *loop);
     int bad = uv_loop_init(&loop->uv) || uv_async_init(&loop->uv, &loop->awake, on_awake) ||
-              uv_timer_init(&loop->uv, &loop->limit);
+              uv_timer_init(&loop->uv, &loop->limit) || uv_prepare_init(&loop->uv, &loop->look);
     assert(!bad && "no descriptors left for an event loop");
     return loop;
 }
@@ -74,7 +75,8 @@ static void close_if_ours(uv_handle_t *handle, void *arg)
     if (uv_is_closing(handle)) {
         return;
     }
-    if (handle == (uv_handle_t *)&loop->awake || handle == (uv_handle_t *)&loop->limit) {
+    if (handle == (uv_handle_t *)&loop->awake || handle == (uv_handle_t *)&loop->limit ||
+        handle == (uv_handle_t *)&loop->look) {
         uv_close(handle, NULL);
     } else if (handle->type == UV_TIMER || handle->type == UV_SIGNAL || handle->type == UV_ASYNC) {
         uv_close(handle, on_closed_free);
@@ -109,15 +111,26 @@ static void on_limit(uv_timer_t *timer)
     *(bool *)timer->data = true;
 }
 
+/* libuv runs due timers before it waits: a flag that one of them sets must keep it from waiting. */
+static void on_look(uv_prepare_t *look)
+{
+    if (*(const bool *)look->data) {
+        uv_stop(look->loop);
+    }
+}
+
 bool skep_loop_run_until(struct skep_loop *loop, const bool *flag, uint64_t limit_ms)
 {
     bool expired = false;
     loop->limit.data = &expired;
     uv_update_time(&loop->uv);
     uv_timer_start(&loop->limit, on_limit, limit_ms, 0);
+    loop->look.data = (void *)flag;
+    uv_prepare_start(&loop->look, on_look);
     while (!*flag && !expired && !loop->stopped) {
         uv_run(&loop->uv, UV_RUN_ONCE);
     }
+    uv_prepare_stop(&loop->look);
     uv_timer_stop(&loop->limit);
     return *flag;
 }

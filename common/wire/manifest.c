@@ -112,10 +112,10 @@ void skep_manifest_defaults(struct skep_manifest *manifest)
     };
     manifest->training = (struct skep_training_config){
         .steps = 20,
-        .batch = 8,
+        .batch = 2,
         .donor_rows = 1,
         .slice_chunks = 4,
-        .warmup_rounds = 5,
+        .warmup_rounds = 20,
         .learning_rate = 0.002,
         .beta1 = 0.9,
         .beta2 = 0.95,
@@ -126,7 +126,7 @@ void skep_manifest_defaults(struct skep_manifest *manifest)
         .balance_step = 0.001,
     };
     manifest->update =
-        (struct skep_update_config){.keep = 64, .error_decay_permille = 950, .scale_ceiling = 10};
+        (struct skep_update_config){.keep = 256, .error_decay_permille = 950, .scale_ceiling = 10};
     manifest->merge = (struct skep_merge_config){
         .rule = SKEP_MERGE_TRIMMED_MEAN,
         .trim_permille = 250,

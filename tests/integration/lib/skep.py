@@ -153,6 +153,7 @@ class Swarm:
         self.data = data
         self.processes = {}
         self.project = None
+        self.ended = False
 
     def __enter__(self):
         self.dir = tempfile.mkdtemp(prefix="skep-test-")
@@ -177,6 +178,9 @@ class Swarm:
             self.start_donor(i)
 
     def end(self, keep=False):
+        if self.ended:
+            return
+        self.ended = True
         for process in self.processes.values():
             if process.running():
                 process.kill()

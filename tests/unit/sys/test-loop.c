@@ -68,6 +68,25 @@ static void a_repeating_timer_sets_a_flag_that_ends_the_wait(void **state)
     skep_loop_free(scene.loop);
 }
 
+static void set_flag(void *user)
+{
+    ((struct scene *)user)->flag = true;
+}
+
+/* Timers run before the loop waits: what the last of them sets must end the wait before it begins. */
+static void a_flag_set_by_the_last_timer_ends_the_wait_at_once(void **state)
+{
+    (void)state;
+    struct scene scene = {.loop = skep_loop_new()};
+    struct skep_timer *timer = skep_timer_new(scene.loop, set_flag, &scene);
+    skep_timer_start(timer, 0, 0);
+    uint64_t began = skep_clock_monotonic_ms();
+    assert_true(skep_loop_run_until(scene.loop, &scene.flag, 20000));
+    assert_true(skep_clock_monotonic_ms() < began + 10000);
+    skep_timer_free(timer);
+    skep_loop_free(scene.loop);
+}
+
 static void a_wait_for_nothing_ends_at_its_limit(void **state)
 {
     (void)state;
@@ -160,6 +179,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(timers_fire_in_order_and_stop_ends_the_run),
         cmocka_unit_test(a_repeating_timer_sets_a_flag_that_ends_the_wait),
+        cmocka_unit_test(a_flag_set_by_the_last_timer_ends_the_wait_at_once),
         cmocka_unit_test(a_wait_for_nothing_ends_at_its_limit),
         cmocka_unit_test(a_signal_that_stops_a_wait_also_stops_the_next_run),
         cmocka_unit_test(work_runs_on_another_thread_and_is_done_on_ours),

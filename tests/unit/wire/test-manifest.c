@@ -134,7 +134,7 @@ static void a_wrong_field_of_a_section_is_refused_by_name(void **state)
          "manifest.training: field beta1 is 1; allowed: a number from 0 to 0.9999"},
         {"\"trimmed_mean\"", "\"krum\"",
          "manifest.merge: field rule is \"krum\"; allowed: mean, trimmed_mean"},
-        {"\"keep\":64", "\"keep\":64,\"kept\":1",
+        {"\"keep\":256", "\"keep\":256,\"kept\":1",
          "manifest.update: unknown field \"kept\" with value 1; allowed: keep, "
          "error_decay_permille, "
          "scale_ceiling"},
