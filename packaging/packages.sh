@@ -6,8 +6,8 @@ packages_build="gcc g++ make autoconf automake pkg-config
 libcurl4-openssl-dev libmicrohttpd-dev libuv1-dev libtorrent-rasterbar-dev libsqlite3-dev libssl-dev
 libjansson-dev libcyaml-dev libyaml-dev libopenblas-dev libncurses-dev"
 packages_text="bible-kjv"
-packages_test="libcmocka-dev clang clang-format clang-tidy libclang-rt-14-dev valgrind git xz-utils
-python3 python3-yaml python3-jsonschema python3-cryptography binutils procps"
+packages_test="libcmocka-dev clang clang-format libclang-rt-14-dev xz-utils
+python3 python3-yaml python3-jsonschema python3-cryptography binutils"
 
 say() {
     printf '%s\n' "$*" >&2
@@ -52,8 +52,8 @@ need_packages() {
         fail "apt-get could not install: $missing; look at its message above and run this again"
 }
 
-# Configures (once) and builds the tree at $source into folder $1 with the remaining configure arguments.
-build_into() {
+# Configures (once) the tree at $source into folder $1 with the remaining configure arguments.
+configure_into() {
     folder=$1
     shift
     [ -x "$source/configure" ] && [ "$source/configure" -nt "$source/configure.ac" ] ||
@@ -65,8 +65,12 @@ build_into() {
             return 1
         }
     fi
-    make -C "$folder" -j"$(nproc)" >"$folder/make.out" 2>&1 || {
-        tail -n 40 "$folder/make.out" >&2
+}
+
+# Builds all programs in the configured folder $1.
+build_in() {
+    make -C "$1" -j"$(nproc)" >"$1/make.out" 2>&1 || {
+        tail -n 40 "$1/make.out" >&2
         return 1
     }
 }
