@@ -67,9 +67,9 @@ configure_into() {
     fi
 }
 
-# Builds all programs in the configured folder $1.
+# Builds target $2, or all programs, in the configured folder $1.
 build_in() {
-    make -C "$1" -j"$(nproc)" >"$1/make.out" 2>&1 || {
+    make -C "$1" -j"$(nproc)" ${2-all} >"$1/make.out" 2>&1 || {
         tail -n 40 "$1/make.out" >&2
         return 1
     }
