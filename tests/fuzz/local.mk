@@ -1,6 +1,7 @@
 # Fuzz targets. Configured with --enable-fuzz CC=clang CXX=clang++ they are built by `make fuzz` and run by packaging/fuzz-smoke; else
 # each is a test that replays its corpus.
 FUZZ_TARGETS = \
+    tests/fuzz/fuzz-answers \
     tests/fuzz/fuzz-chunks \
     tests/fuzz/fuzz-envelope \
     tests/fuzz/fuzz-json \
@@ -23,6 +24,8 @@ FUZZ_COMMON = tests/fuzz/fuzz.h tests/fuzz/replay.c
 endif
 EXTRA_DIST += tests/fuzz/corpus tests/fuzz/replay.c
 
+tests_fuzz_fuzz_answers_SOURCES = tests/fuzz/fuzz-answers.c $(FUZZ_COMMON)
+tests_fuzz_fuzz_answers_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(FUZZ_ENGINE)
 tests_fuzz_fuzz_chunks_SOURCES = tests/fuzz/fuzz-chunks.c $(FUZZ_COMMON)
 tests_fuzz_fuzz_chunks_LDADD = $(LIBS_FLOOR2) $(FUZZ_ENGINE)
 tests_fuzz_fuzz_envelope_SOURCES = tests/fuzz/fuzz-envelope.c $(FUZZ_COMMON)
