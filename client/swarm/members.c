@@ -142,6 +142,7 @@ static int start(struct skep_swarm_member *member, const char *const *arguments,
     struct skep_process_options options = {
         .arguments = arguments,
         .stderr_path = log,
+        .apart = true,
         .on_line = on_line,
         .on_exit = on_exit_of_member,
         .user = member,

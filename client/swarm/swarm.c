@@ -99,6 +99,7 @@ static int run_tool(struct swarm *swarm, const char *const *words, skep_process_
     struct skep_process_options options = {
         .arguments = arguments,
         .stderr_path = log,
+        .apart = true,
         .on_line = on_tool_line,
         .on_exit = on_exit,
         .user = swarm,
@@ -448,6 +449,7 @@ static int run(struct swarm *swarm)
         skep_swarm_members_new(swarm->loop, &swarm->options, &swarm->figures, on_event, swarm);
     skep_loop_on_signal(swarm->loop, SIGINT, on_signal, swarm);
     skep_loop_on_signal(swarm->loop, SIGTERM, on_signal, swarm);
+    skep_loop_on_signal(swarm->loop, SIGHUP, on_signal, swarm);
     enter(swarm, STARTING);
     skep_swarm_view_event(swarm->view, "%u keepers start in %s", swarm->options.keepers,
                           swarm->options.dir);

@@ -211,6 +211,7 @@ static int spawn(struct skep_loop *loop, const struct skep_process_options *opti
     char **environment = merge_environment(options->environment);
     uv_process_options_t how = {
         .exit_cb = on_end,
+        .flags = options->apart ? UV_PROCESS_DETACHED : 0,
         .file = options->arguments[0],
         .args = (char **)options->arguments,
         .env = environment,

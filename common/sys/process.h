@@ -22,8 +22,9 @@ struct skep_process_options {
         *arguments; /* NULL-terminated; [0] is the program, looked up in PATH if it has no slash */
     const char *const *environment; /* NULL-terminated extra NAME=value, may be NULL */
     const char *stderr_path;        /* file to append stderr to; NULL: inherited */
-    skep_process_line
-        on_line; /* stdout lines, without the newline, cut at SKEP_PROCESS_LINE; NULL: stdout goes where stderr goes */
+    bool apart; /* in a session of its own: Ctrl-C in our terminal is for us, and we tell it */
+    /* stdout lines, without the newline, cut at SKEP_PROCESS_LINE; NULL: stdout goes where stderr goes */
+    skep_process_line on_line;
     skep_process_exit on_exit;
     void *user;
 };

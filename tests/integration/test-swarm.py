@@ -39,7 +39,7 @@ def a_swarm_trains_until_enough_tokens_and_measures_the_result():
 
 @tap.case
 def interrupted_it_stops_cleanly_and_goes_on_where_it_was():
-    process = subprocess.Popen(command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    process = subprocess.Popen(command(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, start_new_session=True)
     first = 0
     for line in process.stdout:
         match = re.search(rb"round (\d+)", line)
@@ -47,8 +47,9 @@ def interrupted_it_stops_cleanly_and_goes_on_where_it_was():
         first = first or number
         if number > first:
             break
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)  # as a terminal does on Ctrl-C
     output, errors = process.communicate(timeout=60)
+    assert b"starts again" not in output, output[-1000:]
     assert process.returncode == 0, (process.returncode, output[-1000:], errors[-500:])
     bits, rounds, _, _, agree, keepers = last_line(output)
     assert first >= 1 and rounds > first and agree == keepers, (first, output[-500:])
