@@ -103,7 +103,8 @@ void skep_round_on_sealed(struct skep_round *round, const struct skep_message *m
         return;
     }
     if (skep_shard_equal(&seal.shard, &round->shard) && seal.version == message->version) {
-        if (!skep_hash_equal(&seal.previous, &round->memory.head) ||
+        /* An empty list, which no honest keeper votes for, is nothing to merge: only its state could be fetched. */
+        if (!skep_hash_equal(&seal.previous, &round->memory.head) || seal.receipt_count == 0 ||
             seal.receipt_count > SKEP_LIMIT_UPDATES_PER_ROUND) {
             skep_round_catch_up(round, from, now_ms);
         } else {
