@@ -3,6 +3,7 @@
 A Swarm owns a temporary folder and the processes in it; leaving its `with` block ends them by their ids and removes the folder
 (unless a test failed: then the folder's name is printed). Nothing here sleeps for a fixed time to be safe: `wait` polls a condition
 against a deadline."""
+import atexit
 import base64
 import hashlib
 import http.client
@@ -22,6 +23,12 @@ import time
 BUILD = os.environ.get("SKEP_BUILD", ".")
 SOURCE = os.environ.get("SKEP_SOURCE", ".")
 PORT = 7420
+SWARMS = []  # those whose programs may still run
+# Programs that other programs start write their sanitizer reports to files too, or nobody would see them.
+REPORTS = tempfile.mkdtemp(prefix="skep-reports-")
+atexit.register(shutil.rmtree, REPORTS, ignore_errors=True)
+os.environ["ASAN_OPTIONS"] = os.environ.get("ASAN_OPTIONS", "") + f":log_path={REPORTS}/report"
+os.environ["UBSAN_OPTIONS"] = os.environ.get("UBSAN_OPTIONS", "") + f":log_path={REPORTS}/report"
 PATIENCE = float(os.environ.get("SKEP_PATIENCE", "60"))  # seconds before a wait is given up
 
 PROGRAMS = {
@@ -159,6 +166,7 @@ class Swarm:
         self.dir = tempfile.mkdtemp(prefix="skep-test-")
         # One network of 127/8 per test process.
         self.net = f"127.{130 + os.getpid() // 250 % 100}.{os.getpid() % 250}"
+        SWARMS.append(self)
         try:
             self.start()
         except BaseException:
@@ -270,6 +278,20 @@ class Swarm:
                 assert status == 0, f"{name} ended with {status} on SIGTERM\n{process.tail()}"
 
 
+def the_programs_end_cleanly_on_request():
+    """The last case of every file: status 0, and in a sanitized build no leak and no other report of any program of this test."""
+    for swarm in SWARMS:
+        for name, process in swarm.processes.items():
+            if process.running():
+                status = process.stop()
+                assert status == 0, f"{name} ended with {status} on SIGTERM\n{process.tail()}"
+    reports = []
+    for name in sorted(os.listdir(REPORTS)):
+        with open(os.path.join(REPORTS, name), errors="replace") as file:
+            reports.append(file.read().split("SUMMARY", 1)[0])
+    assert not reports, f"{len(reports)} reports, the first:\n{reports[0]}"
+
+
 class Tap:
     """Runs functions as test cases and prints TAP."""
 
@@ -281,6 +303,7 @@ class Tap:
         return function
 
     def main(self):
+        self.case(the_programs_end_cleanly_on_request)
         print(f"1..{len(self.cases)}", flush=True)
         failed = 0
         for number, case in enumerate(self.cases, 1):
