@@ -1,5 +1,6 @@
 #include "server/shard.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -85,6 +86,8 @@ int skep_kept_shard_chunks(struct skep_kept_shard *shard, uint64_t version,
             skep_buffer_done(&room);
             return result;
         }
+        assert(kept != NULL && data != NULL &&
+               "the state of a version that is not kept was refused");
         skep_chunks_of(data->data, data->size, shard->project->manifest.chunk_bytes, &kept->chunks);
         kept->has_chunks = true;
         skep_buffer_done(&room);

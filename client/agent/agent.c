@@ -1,5 +1,6 @@
 #include "client/agent/agent.h"
 
+#include <assert.h>
 #include <math.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -31,6 +32,9 @@ struct skep_agent_call {
     uint64_t generation;
     bool *have; /* FETCHING_EXPERTS: what was fetched */
 };
+
+/* NOLINTBEGIN(misc-no-recursion): a state that finds its work done moves on at once. Such moves only go forward in the table of
+ * skep_agent_next(), or end in a state that does nothing on entry, so there are at most as many as states. */
 
 static void happen(struct skep_agent *agent, enum skep_agent_event event);
 
@@ -324,6 +328,7 @@ static void enter_publishing(struct skep_agent *agent)
 
 static void enter_waiting(struct skep_agent *agent)
 {
+    assert(agent->session != NULL);
     agent->failures = 0;
     agent->polling = false;
     agent->deadline_ms =
@@ -602,3 +607,5 @@ void skep_agent_close(struct skep_agent *agent)
     free(agent->dir);
     free(agent);
 }
+
+/* NOLINTEND(misc-no-recursion) */

@@ -95,7 +95,7 @@ static int keep_receipt(struct receipts_call *call, const struct skep_json *valu
 {
     const struct skep_manifest *manifest = &call->session->manifest;
     struct skep_envelope envelope = {0};
-    struct skep_receipt_facts facts;
+    struct skep_receipt_facts facts = {0};
     int rc = skep_envelope_from_json(value, &envelope, err);
     if (rc != 0) {
         return rc;

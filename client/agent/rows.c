@@ -8,6 +8,18 @@
 #include "common/base/rng.h"
 #include "common/model/lm.h"
 
+/* The row with the highest score of those not taken yet; the first of equals. There must be one. */
+static uint32_t best_row(const float *scores, uint32_t rows, const bool *taken)
+{
+    uint32_t best = rows;
+    for (uint32_t row = 0; row < rows; row++) {
+        if (!taken[row] && (best == rows || scores[row] > scores[best])) {
+            best = row;
+        }
+    }
+    return best;
+}
+
 void skep_rows_count(const float *scores, uint32_t layers, uint32_t rows, uint32_t per_window,
                      uint64_t *counts)
 {
@@ -16,12 +28,7 @@ void skep_rows_count(const float *scores, uint32_t layers, uint32_t rows, uint32
         const float *of_layer = scores + (size_t)layer * rows;
         memset(taken, 0, rows * sizeof *taken);
         for (uint32_t n = 0; n < per_window && n < rows; n++) {
-            uint32_t best = rows;
-            for (uint32_t row = 0; row < rows; row++) {
-                if (!taken[row] && (best == rows || of_layer[row] > of_layer[best])) {
-                    best = row;
-                }
-            }
+            uint32_t best = best_row(of_layer, rows, taken);
             taken[best] = true;
             counts[(size_t)layer * rows + best]++;
         }

@@ -238,7 +238,7 @@ static void send_get(struct contact *contact, const char *path, const struct ske
                                         .path = path,
                                         .pin = pin,
                                         .timeout_ms = CONTACT_TIMEOUT_MS,
-                                        .limit = SKEP_LIMIT_STATEMENT_BYTES * 4};
+                                        .limit = SKEP_LIMIT_STATEMENT_BYTES * (size_t)4};
     contact->peers->pending++;
     contact->peers->transport->send(contact->peers->transport->user, &request, callback, contact);
 }

@@ -10,7 +10,7 @@
 #include "common/sys/file.h"
 #include "common/sys/ipc.h"
 
-#define ASK_TIMEOUT_MS 900
+#define ASK_TIMEOUT_MS 900u
 
 struct skep_swarm_members {
     struct skep_loop *loop;
@@ -306,7 +306,7 @@ static void ask_keeper(struct skep_swarm_member *member)
         .host = member->host,
         .port = SKEP_SWARM_PORT,
         .path = "/v1/status",
-        .timeout_ms = ASK_TIMEOUT_MS * 3,
+        .timeout_ms = ASK_TIMEOUT_MS * (uint64_t)3,
     };
     member->asked = true;
     skep_http_send(member->members->http, &request, on_keeper_status, member);

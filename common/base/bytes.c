@@ -202,7 +202,8 @@ bool skep_hex_decode(const char *text, void *to, size_t size)
     }
     uint8_t *bytes = to;
     for (size_t i = 0; i < size; i++) {
-        bytes[i] = (uint8_t)(hex_digit(text[2 * i]) << 4 | hex_digit(text[2 * i + 1]));
+        bytes[i] =
+            (uint8_t)((unsigned)hex_digit(text[2 * i]) << 4 | (unsigned)hex_digit(text[2 * i + 1]));
     }
     return true;
 }

@@ -18,7 +18,7 @@
 #include "common/crypto/must.h"
 #include "common/crypto/random.h"
 
-#define DAY_S (24 * 60 * 60L)
+#define DAY_S (24L * 60 * 60)
 
 /* RFC 5280 wants a positive serial number of at most 20 bytes; 16 random ones never meet twice. */
 static void set_serial(X509 *cert)

@@ -344,6 +344,7 @@ static int64_t combine(const struct merge *merge, int64_t *values, size_t count)
 {
     size_t n = merge->input_count;
     size_t f = merge->trimmed;
+    assert(n > 2 * f && "check_arguments() lets less than half be trimmed at each end");
     if (f > 0) {
         sort(values, count);
     }
@@ -407,10 +408,11 @@ static void visit(struct merge *merge, float *parameters)
 /* Step 3: clamp(target / norm, 1, 2) * alpha. */
 static uint64_t step_ratio_of(uint64_t target, uint64_t norm, uint32_t step_permille)
 {
+    const unsigned __int128 most = (unsigned __int128)2 << RATIO_BITS;
     unsigned __int128 ratio =
         norm == 0 ? RATIO_ONE : ((unsigned __int128)target << RATIO_BITS) / norm;
     ratio = ratio < RATIO_ONE ? RATIO_ONE : ratio;
-    ratio = ratio > 2 * RATIO_ONE ? 2 * RATIO_ONE : ratio;
+    ratio = ratio > most ? most : ratio;
     return (uint64_t)(ratio * step_permille / 1000);
 }
 

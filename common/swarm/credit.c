@@ -23,7 +23,7 @@ static uint64_t trunk_flops_per_token(const struct skep_model_config *model)
 
 static uint64_t experts_flops_per_token(const struct skep_model_config *model)
 {
-    return 6 * 2 * (uint64_t)model->dim * model->hidden * model->experts_per_token;
+    return 6ul * 2 * model->dim * model->hidden * model->experts_per_token;
 }
 
 uint64_t skep_job_flops(const struct skep_manifest *manifest, const struct skep_shard *shard)

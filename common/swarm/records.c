@@ -8,7 +8,7 @@
 
 /* A record promises to live for SKEP_RECORD_LIFETIME_S; this much more is put down to clocks that differ. Without an end a
  * keeper could fill the table for ever. */
-#define FURTHEST_EXPIRY_S (10 * SKEP_RECORD_LIFETIME_S)
+#define FURTHEST_EXPIRY_S (10 * (int64_t)SKEP_RECORD_LIFETIME_S)
 
 struct entry {
     struct skep_record record;
@@ -137,9 +137,9 @@ int skep_records_add(struct skep_records *records, const struct skep_envelope *e
     }
     if (record.expires_s - now_s > FURTHEST_EXPIRY_S) {
         code = skep_error_set(err, SKEP_ERR_REFUSED,
-                              "record of keeper %s expires in %lld s, expected at most %d",
+                              "record of keeper %s expires in %lld s, expected at most %lld",
                               skep_id_text(record.keeper.bytes),
-                              (long long)(record.expires_s - now_s), FURTHEST_EXPIRY_S);
+                              (long long)(record.expires_s - now_s), (long long)FURTHEST_EXPIRY_S);
         skep_record_done(&record);
         return code;
     }

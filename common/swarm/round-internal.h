@@ -23,7 +23,7 @@
 #define SKEP_ROUND_MERGES                                                                          \
     16 /* results remembered for one base; a round needs one, and one more for each other list */
 #define SKEP_ROUND_AHEAD_TRIES 20
-#define SKEP_ROUND_FETCHES (2 * SKEP_LIMIT_UPDATES_PER_ROUND)
+#define SKEP_ROUND_FETCHES (2ul * SKEP_LIMIT_UPDATES_PER_ROUND)
 
 /* An update in hand. `bad`: its merge failed here; it is not proposed again. */
 struct skep_round_held {

@@ -42,7 +42,7 @@
 #include "common/wire/statements.h"
 
 #define SKEP_ROUND_ATTEMPT_MS 1500
-#define SKEP_ROUND_RESEND_MS 700
+#define SKEP_ROUND_RESEND_MS 700ul
 
 struct skep_round;
 

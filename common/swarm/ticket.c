@@ -10,7 +10,7 @@ struct skep_hash skep_ticket_of(const struct skep_hash *beacon, const struct ske
                                 uint64_t trunk_version)
 {
     static const char label[11] = {'s', 'k', 'e', 'p', '-', 't', 'i', 'c', 'k', 'e', 't'};
-    uint8_t bytes[sizeof(label) + 2 * SKEP_ID_SIZE + 8];
+    uint8_t bytes[sizeof(label) + 2ul * SKEP_ID_SIZE + 8];
     uint8_t *at = bytes;
     memcpy(at, label, sizeof(label));
     at += sizeof(label);
@@ -26,9 +26,10 @@ size_t skep_ticket_slice(const struct skep_hash *ticket, size_t chunk_count, siz
                          size_t *ret_chunks)
 {
     /* A seed of its own, so that the places are independent of the order of the batches. */
-    uint8_t seed[10 + SKEP_ID_SIZE];
-    memcpy(seed, "skep-slice", 10);
-    memcpy(seed + 10, ticket->bytes, SKEP_ID_SIZE);
+    static const char label[10] = {'s', 'k', 'e', 'p', '-', 's', 'l', 'i', 'c', 'e'};
+    uint8_t seed[sizeof(label) + SKEP_ID_SIZE];
+    memcpy(seed, label, sizeof(label));
+    memcpy(seed + sizeof(label), ticket->bytes, SKEP_ID_SIZE);
     struct skep_rng rng = skep_rng_of_bytes(seed, sizeof(seed));
     /* Selection sampling (Knuth, TAOCP 3.4.2, algorithm S): each place is taken with probability wanted / left. */
     size_t wanted = count < chunk_count ? count : chunk_count;

@@ -99,8 +99,8 @@ int skep_file_read_at(const char *path, uint64_t offset, void *to, size_t size,
         result = system_error(err, "read", path, errno);
     } else if ((size_t)got != size) {
         result = skep_error_set(err, SKEP_ERR_IO, "%s ends at byte %llu and should have %llu bytes",
-                                path, (unsigned long long)(offset + (uint64_t)got),
-                                (unsigned long long)(offset + size));
+                                path, (unsigned long long)offset + (size_t)got,
+                                (unsigned long long)offset + size);
     }
     close(fd);
     return result;

@@ -387,6 +387,7 @@ static void cancel_all(struct list *list)
     skep_error_set(&err, SKEP_ERR_CANCELLED, "the request was given up because the program stops");
     while (list->first != NULL) {
         struct transfer *transfer = list->first;
+        /* NOLINTNEXTLINE(clang-analyzer-unix.Malloc): so that it is not found again */
         list_remove(list, transfer);
         finish(transfer, SKEP_ERR_CANCELLED, &err);
     }

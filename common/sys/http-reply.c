@@ -15,7 +15,10 @@ static char plain(char c)
     if (c == '"' || c == '\\') {
         return '\'';
     }
-    return (unsigned char)c < 0x20 || (unsigned char)c >= 0x7f ? '?' : c;
+    if ((unsigned char)c < 0x20 || (unsigned char)c >= 0x7f) {
+        return '?';
+    }
+    return c;
 }
 
 void skep_http_reply_error(struct skep_http_reply *reply, int status, const char *code,

@@ -12,6 +12,7 @@
 #define SKEP_PRAGMA(text) _Pragma(#text)
 #define SKEP_SIMD SKEP_PRAGMA(omp simd)
 #define SKEP_SIMD_SUM(...) SKEP_PRAGMA(omp simd reduction(+ : __VA_ARGS__))
+/* NOLINTNEXTLINE(bugprone-macro-parentheses): the pragma takes none */
 #define SKEP_SIMD_MAX(value) SKEP_PRAGMA(omp simd reduction(max : value))
 
 #if defined(__x86_64__) && defined(__GLIBC__) && defined(__GNUC__) && !defined(__clang__) &&       \

@@ -19,7 +19,11 @@ char *skep_base64_encode(const void *data, size_t size)
         group |= left > 1 ? (uint32_t)bytes[i + 1] << 8 : 0;
         group |= left > 2 ? (uint32_t)bytes[i + 2] : 0;
         for (size_t k = 0; k < 4; k++) {
-            *to++ = k <= left ? ALPHABET[group >> (18 - 6 * k) & 63] : '=';
+            *to = '=';
+            if (k <= left) {
+                *to = ALPHABET[group >> (18 - 6 * k) & 63];
+            }
+            to++;
         }
     }
     return text;

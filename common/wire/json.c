@@ -342,7 +342,9 @@ static json_t *text_value(const char *text)
     }
     char *copy = skep_strdup(text);
     for (char *c = copy; *c != '\0'; c++) {
-        *c = (unsigned char)*c >= 0x80 ? '?' : *c;
+        if ((unsigned char)*c >= 0x80) {
+            *c = '?';
+        }
     }
     value = needed(json_string(copy));
     free(copy);

@@ -52,7 +52,7 @@ static uint64_t expert_bytes(const struct skep_model_config *config)
 {
     uint64_t d = config->dim;
     uint64_t h = config->hidden;
-    return 4 * (2 * d * h + 3 * d + h) + 256 * 6;
+    return 4 * (2 * d * h + 3 * d + h) + 256ul * 6;
 }
 
 uint64_t skep_model_config_state_bytes(const struct skep_model_config *config)

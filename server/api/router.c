@@ -1,6 +1,7 @@
 #include "server/api/router.h"
 
 #include <stdbool.h>
+#include <stdio.h>
 #include <string.h>
 
 /* Length of the segment that starts at `text`. */
@@ -45,8 +46,7 @@ static void note_method(char *list, size_t size, const char *method)
 {
     size_t used = strlen(list);
     if (used + strlen(method) + 5 < size) {
-        strcat(list, used > 0 ? " or " : "");
-        strcat(list, method);
+        snprintf(list + used, size - used, "%s%s", used > 0 ? " or " : "", method);
     }
 }
 

@@ -1,4 +1,5 @@
 /* Versions of shards: what was sealed, and the state itself. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,6 +68,7 @@ SKEP_API_HANDLER(skep_api_get_version)
     if (result != SKEP_OK) {
         return result;
     }
+    assert(shard != NULL);
     struct skep_version_row row = {0};
     result = skep_keeper_db_get_version(host->db, &shard->project->manifest.project, &shard->shard,
                                         version, &row, err);

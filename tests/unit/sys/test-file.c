@@ -101,9 +101,8 @@ static void a_full_disk_keeps_the_old_file_and_leaves_nothing_else(void **state)
     struct skep_buffer data = {0};
     static char large[8192];
     int names = 0;
-    const char *path = in_folder("full/kept");
     assert_int_equal(skep_folder_make(in_folder("full"), &err), 0);
-    path = in_folder("full/kept");
+    const char *path = in_folder("full/kept");
     assert_int_equal(skep_file_write(path, 0644, "kept", 4, &err), 0);
     signal(SIGXFSZ, SIG_IGN);
     getrlimit(RLIMIT_FSIZE, &old);

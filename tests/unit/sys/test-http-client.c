@@ -154,7 +154,7 @@ static struct peer peer_open(struct http_scene *scene)
     struct peer peer = {.listener = socket(AF_INET, SOCK_STREAM, 0)};
     struct sockaddr_in address = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
     socklen_t size = sizeof address;
-    bind(peer.listener, (struct sockaddr *)&address, size);
+    assert_int_equal(bind(peer.listener, (struct sockaddr *)&address, size), 0);
     listen(peer.listener, 5);
     getsockname(peer.listener, (struct sockaddr *)&address, &size);
     scene->request.port = ntohs(address.sin_port);
