@@ -4,6 +4,7 @@
 
 #include "common/base/error.h"
 #include "common/base/log.h"
+#include "common/sys/process.h"
 #include "config.h"
 #include "server/host.h"
 #include "server/options.h"
@@ -16,6 +17,7 @@ static int fail(const struct skep_error *err)
 
 int main(int argc, char **argv)
 {
+    skep_process_follow();
     struct skep_options options;
     struct skep_error err = {0};
     if (skep_options_parse(argc, argv, &options, &err) != SKEP_OK) {

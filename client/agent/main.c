@@ -8,6 +8,7 @@
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/sys/file.h"
+#include "common/sys/process.h"
 
 static const char usage[] =
     "usage: skepd [--dir DIR] [--attach PROJECT] [--bootstrap HOST:PORT,...] [--listen-host HOST] "
@@ -59,6 +60,7 @@ int main(int argc, char **argv)
     struct skep_agent_options chosen = {0};
     enum skep_log_level level = SKEP_LOG_INFO;
     int letter;
+    skep_process_follow();
     while ((letter = getopt_long(argc, argv, "", options, NULL)) != -1) {
         switch (letter) {
         case 'd':

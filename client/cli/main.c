@@ -6,6 +6,7 @@
 #include "client/cli/cli.h"
 #include "client/swarm/swarm.h"
 #include "common/base/log.h"
+#include "common/sys/process.h"
 
 static const struct {
     const char *name;
@@ -37,6 +38,7 @@ static void usage(FILE *to)
 int main(int argc, char **argv)
 {
     skep_log_configure(SKEP_LOG_ERROR, "skep", NULL);
+    skep_process_follow();
     signal(SIGPIPE, SIG_IGN);
     if (argc < 2) {
         usage(stderr);

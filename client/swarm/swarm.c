@@ -146,18 +146,19 @@ static void on_published(void *user, int status)
     }
     struct skep_error err = {0};
     char *path = skep_format("%s/project", swarm->options.dir);
+    char *text = skep_format("%s\n%u\n", swarm->project, swarm->options.keepers);
     if (status != 0 || swarm->project[0] == '\0') {
         char *sentence = skep_format("the project could not be published; the reason stands at the "
                                      "end of %s/log",
                                      swarm->options.dir);
         give_up(swarm, sentence, 1);
         free(sentence);
-    } else if (skep_file_write(path, 0600, swarm->project, strlen(swarm->project), &err) !=
-               SKEP_OK) {
+    } else if (skep_file_write(path, 0600, text, strlen(text), &err) != SKEP_OK) {
         give_up(swarm, err.text, skep_err_exit_status(err.code));
     } else {
         start_donors(swarm);
     }
+    free(text);
     free(path);
 }
 
@@ -379,15 +380,43 @@ static void on_tick(void *user)
 
 static void on_signal(void *user, int number)
 {
-    (void)number;
     struct swarm *swarm = user;
-    if (swarm->phase == RUNNING) {
+    if (swarm->phase == RUNNING && number != SIGHUP) {
         drain(swarm, "stopping (Ctrl-C again skips the measuring)");
     } else if (swarm->phase < STOPPING) {
         skep_swarm_stop_donors(swarm->members);
         skep_swarm_stop_keepers(swarm->members);
         enter(swarm, STOPPING);
     }
+}
+
+/* Whoever started us with nohup wants us to outlive the terminal. */
+static bool is_ignored(int number)
+{
+    struct sigaction now;
+    return sigaction(number, NULL, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+/* DIR/project: the project's id and, on a line of its own, how many keepers its manifest names. With fewer a version may never find
+ * its majority; more would stand idle. */
+static int read_project(struct swarm *swarm, const char *path, struct skep_error *err)
+{
+    struct skep_buffer text = {0};
+    int result = skep_file_read(path, 200, &text, err);
+    if (result != SKEP_OK) {
+        return result;
+    }
+    skep_buffer_append_u8(&text, 0);
+    unsigned keepers = 0;
+    int found = sscanf((const char *)text.data, "%64s %u", swarm->project, &keepers);
+    skep_buffer_done(&text);
+    if (found == 2 && keepers != swarm->options.keepers) {
+        return skep_error_set(err, SKEP_ERR_ARGUMENT,
+                              "--keepers is %u, but the project in %s has %u; start it with "
+                              "--keepers %u or choose another --dir",
+                              swarm->options.keepers, swarm->options.dir, keepers, keepers);
+    }
+    return SKEP_OK;
 }
 
 static int swarm_open(struct swarm *swarm, struct skep_error *err)
@@ -399,12 +428,7 @@ static int swarm_open(struct swarm *swarm, struct skep_error *err)
         result = skep_lock_take(lock, "skep swarm", &swarm->lock, err);
     }
     if (result == SKEP_OK && skep_file_exists(project)) {
-        struct skep_buffer text = {0};
-        result = skep_file_read(project, 200, &text, err);
-        snprintf(swarm->project, sizeof swarm->project, "%.*s",
-                 (int)(text.size < 64 ? text.size : 64),
-                 text.data == NULL ? "" : (const char *)text.data);
-        skep_buffer_done(&text);
+        result = read_project(swarm, project, err);
     } else if (result == SKEP_OK && swarm->options.data == NULL && swarm->options.task == NULL) {
         result =
             skep_error_set(err, SKEP_ERR_ARGUMENT,
@@ -449,7 +473,9 @@ static int run(struct swarm *swarm)
         skep_swarm_members_new(swarm->loop, &swarm->options, &swarm->figures, on_event, swarm);
     skep_loop_on_signal(swarm->loop, SIGINT, on_signal, swarm);
     skep_loop_on_signal(swarm->loop, SIGTERM, on_signal, swarm);
-    skep_loop_on_signal(swarm->loop, SIGHUP, on_signal, swarm);
+    if (!is_ignored(SIGHUP)) {
+        skep_loop_on_signal(swarm->loop, SIGHUP, on_signal, swarm);
+    }
     enter(swarm, STARTING);
     skep_swarm_view_event(swarm->view, "%u keepers start in %s", swarm->options.keepers,
                           swarm->options.dir);

@@ -7,6 +7,9 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#ifdef __linux__
+#include <sys/prctl.h>
+#endif
 #include <unistd.h>
 #include <uv.h>
 
@@ -16,6 +19,8 @@
 
 /* Read after a child's end at most: a grandchild may go on writing. Far more than a pipe holds. */
 #define DRAIN_BYTES (1u << 20)
+/* Tells a child that is started apart whom to follow. */
+#define PARENT_VARIABLE "SKEP_PARENT"
 
 extern char **environ;
 
@@ -173,14 +178,17 @@ static size_t count_of(char *const *settings)
     return count;
 }
 
-/* Our environment with the extra settings put over it: an array to free, of borrowed strings. */
-static char **merge_environment(const char *const *extra)
+/* Our environment with the extra settings put over it, and one more unless it is NULL: an array to free, of borrowed strings. */
+static char **merge_environment(const char *const *extra, char *more)
 {
     static const char *const none[] = {NULL};
     extra = extra != NULL ? extra : none;
     char **merged =
-        skep_alloc(count_of(environ) + count_of((char *const *)extra) + 1, sizeof *merged);
+        skep_alloc(count_of(environ) + count_of((char *const *)extra) + 2, sizeof *merged);
     size_t count = 0;
+    if (more != NULL) {
+        merged[count++] = more;
+    }
     for (size_t i = 0; environ[i] != NULL; i++) {
         if (!is_set_in(extra, environ[i])) {
             merged[count++] = environ[i];
@@ -208,7 +216,8 @@ static int spawn(struct skep_loop *loop, const struct skep_process_options *opti
         stdio[1].flags = UV_CREATE_PIPE | UV_WRITABLE_PIPE;
         stdio[1].data.stream = (uv_stream_t *)&process->pipe;
     }
-    char **environment = merge_environment(options->environment);
+    char *parent = options->apart ? skep_format(PARENT_VARIABLE "=%ld", (long)getpid()) : NULL;
+    char **environment = merge_environment(options->environment, parent);
     uv_process_options_t how = {
         .exit_cb = on_end,
         .flags = options->apart ? UV_PROCESS_DETACHED : 0,
@@ -222,6 +231,7 @@ static int spawn(struct skep_loop *loop, const struct skep_process_options *opti
     process->open_handles++;
     int bad = uv_spawn(skep_loop_uv(loop), &process->uv, &how);
     free(environment);
+    free(parent);
     return bad;
 }
 
@@ -285,6 +295,22 @@ void skep_process_free(struct skep_process *process)
     skep_process_signal(process, SIGKILL);
     close_pipe(process);
     free_if_over(process);
+}
+
+void skep_process_follow(void)
+{
+    const char *parent = getenv(PARENT_VARIABLE);
+    if (parent == NULL) {
+        return;
+    }
+    long id = strtol(parent, NULL, 10);
+    unsetenv(PARENT_VARIABLE); /* our own children follow nobody unless we say so */
+#ifdef __linux__
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+#endif
+    if (getppid() != id) {
+        raise(SIGTERM); /* it ended before we asked to be told */
+    }
 }
 
 /* ---- finding programs ---- */

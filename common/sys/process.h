@@ -22,7 +22,8 @@ struct skep_process_options {
         *arguments; /* NULL-terminated; [0] is the program, looked up in PATH if it has no slash */
     const char *const *environment; /* NULL-terminated extra NAME=value, may be NULL */
     const char *stderr_path;        /* file to append stderr to; NULL: inherited */
-    bool apart; /* in a session of its own: Ctrl-C in our terminal is for us, and we tell it */
+    bool
+        apart; /* in a session of its own: Ctrl-C in our terminal is for us; the child may follow us */
     /* stdout lines, without the newline, cut at SKEP_PROCESS_LINE; NULL: stdout goes where stderr goes */
     skep_process_line on_line;
     skep_process_exit on_exit;
@@ -37,6 +38,10 @@ bool skep_process_running(const struct skep_process *process);
 void skep_process_signal(struct skep_process *process, int signal_number);
 /* Forgets it; a child still running is killed (SIGKILL) and its end is awaited by the loop. No more callbacks. */
 void skep_process_free(struct skep_process *process);
+
+/* For a program that may have been started apart: SIGTERM when whoever started it ends, however that comes about. Without effect on
+ * programs started otherwise. To be called before other threads begin. */
+void skep_process_follow(void);
 
 /* Folder of the running executable; the caller frees. */
 char *skep_process_own_folder(void);

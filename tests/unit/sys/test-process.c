@@ -195,6 +195,49 @@ static void errors_are_appended_to_the_file(void **state)
     unlink(path);
 }
 
+static void a_child_started_apart_leads_its_own_group_and_knows_whom_to_follow(void **state)
+{
+    struct scene *scene = *state;
+    const char *const arguments[] = {
+        "sh", "-c",
+        "read -r pid name state parent group rest </proc/$$/stat; "
+        "[ $group = $$ ] && echo leads; [ $SKEP_PARENT = $PPID ] && echo follows",
+        NULL};
+    struct skep_process_options options = {.arguments = arguments,
+                                           .on_line = note_line,
+                                           .on_exit = note_exit,
+                                           .user = scene,
+                                           .apart = true};
+    assert_int_equal(skep_process_start(scene->loop, &options, &scene->process, NULL), 0);
+    assert_true(skep_loop_run_until(scene->loop, &scene->over, 10000));
+    assert_string_equal(scene->lines, "leads|follows|");
+}
+
+static volatile sig_atomic_t ended;
+
+static void note_end(int number)
+{
+    (void)number;
+    ended++;
+}
+
+static void whoever_started_us_is_asked_about_once(void **state)
+{
+    (void)state;
+    char parent[32];
+    snprintf(parent, sizeof parent, "%ld", (long)getppid());
+    setenv("SKEP_PARENT", parent, 1);
+    skep_process_follow();
+    assert_null(getenv("SKEP_PARENT"));
+    skep_process_follow(); /* no effect without it */
+    ended = 0;
+    signal(SIGTERM, note_end);
+    setenv("SKEP_PARENT", "1999999999", 1); /* no such process: it has ended before we could ask */
+    skep_process_follow();
+    signal(SIGTERM, SIG_DFL);
+    assert_int_equal(ended, 1);
+}
+
 static void programs_are_found_beside_us_or_left_to_the_path(void **state)
 {
     (void)state;
@@ -227,6 +270,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_program_that_is_not_there_is_named, open_scene,
                                         close_scene),
         cmocka_unit_test_setup_teardown(errors_are_appended_to_the_file, open_scene, close_scene),
+        cmocka_unit_test_setup_teardown(
+            a_child_started_apart_leads_its_own_group_and_knows_whom_to_follow, open_scene,
+            close_scene),
+        cmocka_unit_test(whoever_started_us_is_asked_about_once),
         cmocka_unit_test(programs_are_found_beside_us_or_left_to_the_path),
     };
     return cmocka_run_group_tests_name("process", tests, NULL, NULL);
