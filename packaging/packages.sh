@@ -56,6 +56,12 @@ need_packages() {
 configure_into() {
     folder=$1
     shift
+    case $source in
+    *[[:space:]\\\"\#\$\&\'\`]*)
+        say "Automake cannot build in \"$source\": move this clone to a folder without spaces and quotes in its path."
+        return 1
+        ;;
+    esac
     [ -x "$source/configure" ] && [ "$source/configure" -nt "$source/configure.ac" ] ||
         (cd "$source" && autoreconf -i) >&2 || return 1
     mkdir -p "$folder"
