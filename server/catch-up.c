@@ -271,12 +271,28 @@ static int adopt(struct skep_catch_up *run, struct skep_error *err)
     return skep_agreement_start(shard, err);
 }
 
+/* The newest seal is a link of the chain like those before it. (Without any new one only the state is fetched.) */
+static int check_link(const struct skep_catch_up *run, struct skep_error *err)
+{
+    if (run->version == run->passed + 1 &&
+        !skep_hash_equal(&run->seal.previous, &run->passed_hash)) {
+        return skep_error_set(err, SKEP_ERR_HASH, "its version %llu does not follow ours",
+                              (unsigned long long)run->version);
+    }
+    return SKEP_OK;
+}
+
 static void next_step(struct skep_catch_up *run)
 {
     char path[64];
+    struct skep_error reason = {0};
     if (run->passed + 1 < run->version) {
         snprintf(path, sizeof path, "%llu", (unsigned long long)run->passed + 1);
         ask(run, path, NULL, on_seal);
+        return;
+    }
+    if (check_link(run, &reason) != SKEP_OK) {
+        give_up(run, &reason);
         return;
     }
     take_known_chunks(run);
@@ -287,7 +303,6 @@ static void next_step(struct skep_catch_up *run)
         ask(run, path, range, on_chunk);
         return;
     }
-    struct skep_error reason = {0};
     if (adopt(run, &reason) == SKEP_OK) {
         finish(run);
     } else {
