@@ -5,6 +5,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/log.h"
+#include "common/swarm/credit.h"
 #include "common/swarm/statement.h"
 
 #define PAGE 200
@@ -20,8 +21,12 @@ int skep_receipt_check(const struct skep_manifest *manifest, const struct skep_p
     if (rc != 0) {
         return rc;
     }
+    uint64_t earned = skep_credit_micro(manifest, &seal.shard);
+    uint64_t granted = earned;
     for (size_t i = 0; i < seal.receipt_count; i++) {
         if (skep_peer_id_equal(&seal.receipts[i].donor, donor)) {
+            granted =
+                seal.receipts[i].credit_micro != earned ? seal.receipts[i].credit_micro : granted;
             facts.credit_micro += seal.receipts[i].credit_micro;
             facts.updates++;
         }
@@ -35,6 +40,10 @@ int skep_receipt_check(const struct skep_manifest *manifest, const struct skep_p
     } else if (facts.updates == 0) {
         rc = skep_error_set(err, SKEP_ERR_REFUSED, "the seal does not name donor %.8s",
                             skep_id_text(donor->bytes));
+    } else if (granted != earned) {
+        rc = skep_error_set(err, SKEP_ERR_REFUSED,
+                            "the seal grants %llu micro-credits for an update that earns %llu",
+                            (unsigned long long)granted, (unsigned long long)earned);
     } else {
         *ret_facts = facts;
     }
@@ -128,10 +137,16 @@ static int take_page(struct page *page, const struct skep_json *root, size_t *re
             rc = skep_json_get_object(item, "receipt", "seal", &seal, err);
         }
         if (rc == 0) {
-            page->after = row;
-            if (keep_receipt(page->call, seal, &why) != 0) {
+            int kept = keep_receipt(page->call, seal, &why);
+            if (kept != 0) {
                 skep_log(SKEP_LOG_WARNING, "a receipt from keeper %.8s: %s",
                          skep_id_text(page->keeper.bytes), why.text);
+            }
+            if (kept == SKEP_ERR_FULL || kept == SKEP_ERR_IO) {
+                *err = why;
+                rc = kept; /* it is asked for again when our disk takes it */
+            } else {
+                page->after = row;
             }
         }
     }

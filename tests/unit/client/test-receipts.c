@@ -5,6 +5,7 @@
 #include "client/agent/receipts.h"
 #include "common/base/alloc.h"
 #include "common/crypto/key.h"
+#include "common/swarm/credit.h"
 #include "common/swarm/statement.h"
 #include "tests/lib/cmocka.h"
 
@@ -15,6 +16,7 @@ struct world {
     struct skep_manifest manifest;
     struct skep_peer_id donor;
     struct skep_seal seal;
+    uint64_t credit; /* what one update earns */
 };
 
 static int world_new(void **state)
@@ -43,8 +45,9 @@ static int world_new(void **state)
     world->seal.receipts[1].donor = world->donor;
     world->seal.receipts[0].base_version = 4;
     world->seal.receipts[1].base_version = 4;
-    world->seal.receipts[0].credit_micro = 11;
-    world->seal.receipts[1].credit_micro = 22;
+    world->credit = skep_credit_micro(manifest, &world->seal.shard);
+    world->seal.receipts[0].credit_micro = world->credit;
+    world->seal.receipts[1].credit_micro = world->credit;
     *state = world;
     return 0;
 }
@@ -86,7 +89,8 @@ static void a_receipt_signed_by_three_of_four_is_good(void **state)
     assert_int_equal(skep_receipt_check_text(&world->manifest, &world->donor, text, &facts, &err),
                      0);
     assert_int_equal(facts.version, 5);
-    assert_int_equal(facts.credit_micro, 22);
+    assert_true(world->credit > 0);
+    assert_int_equal(facts.credit_micro, world->credit);
     assert_int_equal(facts.updates, 1);
     assert_int_equal(facts.shard.kind, SKEP_SHARD_TRUNK);
     free(text);
@@ -110,11 +114,25 @@ static void a_changed_credit_breaks_the_signatures(void **state)
     struct skep_envelope envelope = {0};
     struct skep_receipt_facts facts = {0};
     sign(world, 4, &envelope);
-    uint8_t *found = memmem(envelope.payload.data, envelope.payload.size, "22", 2);
+    char *number = skep_format("%llu", (unsigned long long)world->credit);
+    uint8_t *found = memmem(envelope.payload.data, envelope.payload.size, number, strlen(number));
     assert_non_null(found);
-    found[0] = '9';
+    found[0] = found[0] == '9' ? '8' : '9';
+    free(number);
     assert_int_equal(skep_receipt_check(&world->manifest, &world->donor, &envelope, &facts, NULL),
                      SKEP_ERR_SIGNATURE);
+    skep_envelope_done(&envelope);
+}
+
+static void a_signed_credit_that_the_job_does_not_earn_is_refused(void **state)
+{
+    struct world *world = *state;
+    struct skep_envelope envelope = {0};
+    struct skep_receipt_facts facts = {0};
+    world->seal.receipts[1].credit_micro++;
+    sign(world, 4, &envelope);
+    assert_int_equal(skep_receipt_check(&world->manifest, &world->donor, &envelope, &facts, NULL),
+                     SKEP_ERR_REFUSED);
     skep_envelope_done(&envelope);
 }
 
@@ -137,6 +155,7 @@ int main(void)
         CASE(a_receipt_signed_by_three_of_four_is_good),
         CASE(two_of_four_are_no_majority),
         CASE(a_changed_credit_breaks_the_signatures),
+        CASE(a_signed_credit_that_the_job_does_not_earn_is_refused),
         CASE(a_seal_of_others_is_no_receipt_of_mine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
