@@ -142,11 +142,10 @@ static void on_fetched(void *user, int result, const struct skep_http_answer *an
         result = skep_error_set(&reason, SKEP_ERR_NOT_FOUND, "status %d", answer->status);
     } else {
         struct skep_hash found = skep_hash_of(answer->body.data, answer->body.size);
-        bool is_new = false;
-        result = skep_hash_equal(&found, &hash)
-                     ? skep_intake_update(shard->project, answer->body.data, answer->body.size,
-                                          &found, &is_new, &reason)
-                     : skep_error_set(&reason, SKEP_ERR_HASH, "it came with another hash");
+        result =
+            skep_hash_equal(&found, &hash)
+                ? skep_intake_fetched(shard->project, answer->body.data, answer->body.size, &reason)
+                : skep_error_set(&reason, SKEP_ERR_HASH, "it came with another hash");
     }
     if (result != SKEP_OK) {
         skep_log(SKEP_LOG_INFO, "%s: update %.12s could not be had from its keeper: %s",
@@ -306,11 +305,14 @@ static void hurry_experts(const struct skep_kept_shard *trunk)
     }
 }
 
+/* A keeper that is alone closes and seals in one go. */
 static void drain_and_hurry(struct skep_kept_shard *shard)
 {
+    uint64_t before = skep_kept_shard_head(shard)->version;
     drain(shard);
+    bool sealed = skep_kept_shard_head(shard)->version > before;
     if (shard->shard.kind == SKEP_SHARD_TRUNK && shard->round != NULL &&
-        skep_round_closing(shard->round)) {
+        (sealed || skep_round_closing(shard->round))) {
         hurry_experts(shard);
     }
 }

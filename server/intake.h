@@ -19,4 +19,10 @@ struct skep_project;
 int skep_intake_update(struct skep_project *project, const void *file, size_t size,
                        struct skep_hash *ret_hash, bool *ret_new, struct skep_error *err);
 
+/* The same for a file that another keeper has and the agreement asked for. A donor may have given each keeper another update, or
+ * filled ours up with what others have not seen: a list under agreement must not fail for that, so the donor's other update is no
+ * reason to refuse it, and there is room kept for it. */
+int skep_intake_fetched(struct skep_project *project, const void *file, size_t size,
+                        struct skep_error *err);
+
 #endif

@@ -199,6 +199,25 @@ def a_full_disk_is_a_507_and_nothing_acknowledged_is_lost():
     assert swarm.get(1, f"/v1/projects/{swarm.project}/manifest").json() == envelope
 
 
+@tap.case
+def a_second_update_of_a_donor_for_the_same_version_is_refused():
+    swarm.start_donor(0)
+    skep.wait("a version with an update in it", lambda: swarm.versions(0) >= 1)
+    swarm.stop_donors()
+    seal = swarm.get(0, f"/v1/projects/{swarm.project}/shards/trunk/versions/1").json()["seal"]
+    update = json.loads(skep.base64.b64decode(seal["payload"]))["receipts"][0]["update"]
+    file = swarm.get(0, f"/v1/updates/{update}").body
+    body = file[12 + int.from_bytes(file[8:12], "little"):]
+    key = skep.Key()
+    base = head()
+    fields = {"base_version": base["version"], "base_state": base["root"]}
+    first = skep.update_file(key.envelope(UPDATE, statement(key, body, **fields)), body)
+    assert post_update(first).status == 201
+    assert post_update(first).status == 200  # the same again is no second one
+    second = skep.update_file(key.envelope(UPDATE, statement(key, body, loss_first=2.0, **fields)), body)
+    refused(post_update(second), 409, "duplicate", "already")
+
+
 with swarm:
     result = tap.main()
     if result:
