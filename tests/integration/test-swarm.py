@@ -15,8 +15,8 @@ folder = tempfile.mkdtemp(prefix="skep-swarm-")
 LAST = re.compile(r"bits_per_byte=([0-9.]+) rounds=(\d+) merged=(\d+) donors=(\d+) keepers_agree=(\d+)/(\d+)$")
 
 
-def command(*more):
-    return [skep.program("skep"), "swarm", "--dir", os.path.join(folder, "swarm"), "--keepers", "4", "--donors", "2",
+def command(*more, name="swarm"):
+    return [skep.program("skep"), "swarm", "--dir", os.path.join(folder, name), "--keepers", "4", "--donors", "2",
             "--task", os.path.join(folder, "task.yaml"), "--plain", *more]
 
 
@@ -53,6 +53,35 @@ def interrupted_it_stops_cleanly_and_goes_on_where_it_was():
     assert process.returncode == 0, (process.returncode, output[-1000:], errors[-500:])
     bits, rounds, _, _, agree, keepers = last_line(output)
     assert first >= 1 and rounds > first and agree == keepers, (first, output[-500:])
+
+
+@tap.case
+def killed_it_takes_its_members_along_and_goes_on_where_it_was():
+    process = subprocess.Popen(command(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    for line in process.stdout:
+        if re.search(rb"round \d+", line):
+            break
+    process.kill()
+    process.communicate(timeout=60)
+    done = subprocess.run(command("--minutes", "0.1"), capture_output=True, timeout=90)
+    assert done.returncode == 0, (done.returncode, done.stdout[-1500:], done.stderr[-500:])
+    _, rounds, _, _, agree, keepers = last_line(done.stdout)
+    assert rounds >= 1 and agree == keepers, last_line(done.stdout)
+
+
+@tap.case
+def another_number_of_keepers_is_refused():
+    done = subprocess.run(command("--keepers", "2"), capture_output=True, timeout=30)
+    assert done.returncode == 2 and b"has 4; start it with --keepers 4" in done.stderr, (done.returncode, done.stderr)
+
+
+@tap.case
+def one_keeper_alone_is_a_swarm_too():
+    done = subprocess.run(command("--keepers", "1", "--tokens", "3000", "--minutes", "2", name="alone"), capture_output=True,
+                          timeout=150)
+    assert done.returncode == 0, (done.returncode, done.stdout[-1500:], done.stderr[-500:])
+    bits, rounds, merged, _, agree, keepers = last_line(done.stdout)
+    assert 1 < bits < 8 and rounds >= 1 and merged >= 2 and agree == keepers == 1, last_line(done.stdout)
 
 
 @tap.case
