@@ -199,9 +199,14 @@ static int start_donor(struct skep_swarm_member *member, struct skep_error *err)
 {
     const struct skep_swarm_members *members = member->members;
     char *program = skep_process_find("skepd");
-    /* Donors know one DHT node of the swarm each, a different one: any must do. */
+    /* Donors know one DHT node of the swarm each, a different one: any must do. A keeper that is alone has no other node to announce
+     * itself to, so its own address is what they get. */
     char first[32];
-    dht_address(members, (member->number - 1) % members->keeper_count, first);
+    if (members->keeper_count > 1) {
+        dht_address(members, (member->number - 1) % members->keeper_count, first);
+    } else {
+        snprintf(first, sizeof first, "%s", skep_swarm_keeper_address(members, 0));
+    }
     const char *const arguments[] = {program,          "--dir",       member->dir, "--listen-host",
                                      member->host,     "--bootstrap", first,       "--attach",
                                      members->project, NULL};
