@@ -479,6 +479,10 @@ static int run(struct swarm *swarm)
     enter(swarm, STARTING);
     skep_swarm_view_event(swarm->view, "%u keepers start in %s", swarm->options.keepers,
                           swarm->options.dir);
+    if (swarm->project[0] != '\0') {
+        skep_swarm_view_event(swarm->view,
+                              "its project goes on; no text or task file is read again");
+    }
     if (skep_swarm_start_keepers(swarm->members, &err) != SKEP_OK) {
         give_up(swarm, err.text, skep_err_exit_status(err.code));
     }
