@@ -412,7 +412,8 @@ static void host_init(struct host *host)
 {
     skep_manifest_defaults(&host->manifest);
     uint8_t set = next(host);
-    host->manifest.keeper_count = 1 + set % KEEPERS_MOST;
+    size_t keepers = 1 + set % KEEPERS_MOST;
+    host->manifest.keeper_count = keepers;
     host->manifest.replicas = (uint32_t)host->manifest.keeper_count;
     host->manifest.keepers = host->ids;
     host->manifest.merge.window_ms = 1000;
@@ -427,7 +428,7 @@ static void host_init(struct host *host)
         host->keys[i] = skep_key_from_seed(seed);
         host->ids[i] = skep_key_id(host->keys[i]);
     }
-    host->me = set / KEEPERS_MOST % host->manifest.keeper_count;
+    host->me = set / KEEPERS_MOST % keepers;
     host->now_ms = 1000;
     start(host);
 }
