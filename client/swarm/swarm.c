@@ -10,6 +10,7 @@
 #include "client/swarm/options.h"
 #include "client/swarm/view.h"
 #include "common/base/alloc.h"
+#include "common/base/bytes.h"
 #include "common/sys/file.h"
 #include "common/sys/loop.h"
 #include "common/sys/process.h"
@@ -20,6 +21,7 @@
 #define DRAIN_LIMIT_MS 20000
 #define STOP_LIMIT_MS 10000
 #define SAMPLE_PERIOD_MS 30000
+#define MEASURE_LIMIT_MS 600000
 #define SAMPLE_BYTES "16384"
 
 enum swarm_phase {
@@ -40,9 +42,10 @@ struct swarm {
     struct skep_swarm_members *members;
     struct skep_swarm_figures figures;
     enum swarm_phase phase;
-    uint64_t phase_ms;     /* when this phase began */
-    uint64_t started_ms;   /* when the donors began */
-    int64_t tokens_before; /* of the donors when this run began */
+    uint64_t phase_ms;   /* when this phase began */
+    uint64_t started_ms; /* when the donors began */
+    int64_t tokens_before
+        [SKEP_SWARM_MOST_DONORS]; /* what each donor had when it first answered; -1: not yet */
     char project[80];
     struct skep_process *tool; /* publish or eval, one at a time */
     double tool_bits;          /* what eval printed */
@@ -128,7 +131,9 @@ static void start_donors(struct swarm *swarm)
     swarm->figures.project = swarm->project;
     swarm->started_ms = skep_loop_now_ms(swarm->loop);
     swarm->sampled_ms = swarm->started_ms;
-    swarm->tokens_before = -1;
+    for (size_t i = 0; i < SKEP_SWARM_MOST_DONORS; i++) {
+        swarm->tokens_before[i] = -1;
+    }
     enter(swarm, RUNNING);
     skep_swarm_view_event(swarm->view, "project %s: %u donors start", swarm->project,
                           swarm->options.donors);
@@ -233,6 +238,18 @@ static void on_sampled(void *user, int status)
     }
 }
 
+/* All of them, so that a tool finds its way when any is down. */
+static char *keeper_addresses(const struct swarm *swarm)
+{
+    struct skep_buffer list = {0};
+    for (size_t i = 0; i < swarm->options.keepers; i++) {
+        skep_buffer_append_text(&list, i == 0 ? "" : ",");
+        skep_buffer_append_text(&list, skep_swarm_keeper_address(swarm->members, i));
+    }
+    skep_buffer_append_u8(&list, 0);
+    return (char *)list.data; /* the caller frees */
+}
+
 static void on_exported(void *user, int status)
 {
     struct swarm *swarm = user;
@@ -257,11 +274,12 @@ static void on_exported(void *user, int status)
 static bool run_export(struct swarm *swarm)
 {
     char *folder = skep_format("%s/model", swarm->options.dir);
-    const char *address = skep_swarm_keeper_address(swarm->members, 0);
-    const char *words[] = {"export",      folder,  "--project", swarm->project,
-                           "--bootstrap", address, NULL};
+    char *addresses = keeper_addresses(swarm);
+    const char *words[] = {"export",      folder,    "--project", swarm->project,
+                           "--bootstrap", addresses, NULL};
     int result = run_tool(swarm, words, on_exported);
     free(folder);
+    free(addresses);
     return result == SKEP_OK;
 }
 
@@ -285,9 +303,9 @@ static void on_measured(void *user, int status)
 
 static void run_eval(struct swarm *swarm, const char *bytes, skep_process_exit on_exit)
 {
-    const char *address = skep_swarm_keeper_address(swarm->members, 0);
+    char *addresses = keeper_addresses(swarm);
     const char *words[] = {"eval",        "--project", swarm->project,
-                           "--bootstrap", address,     bytes == NULL ? NULL : "--bytes",
+                           "--bootstrap", addresses,   bytes == NULL ? NULL : "--bytes",
                            bytes,         NULL};
     swarm->tool_bits = 0;
     if (run_tool(swarm, words, on_exit) != SKEP_OK && swarm->phase == MEASURING) {
@@ -295,6 +313,7 @@ static void run_eval(struct swarm *swarm, const char *bytes, skep_process_exit o
         skep_swarm_stop_keepers(swarm->members);
         enter(swarm, STOPPING);
     }
+    free(addresses);
 }
 
 static void drain(struct swarm *swarm, const char *why)
@@ -304,16 +323,28 @@ static void drain(struct swarm *swarm, const char *why)
     enter(swarm, DRAINING);
 }
 
+static uint64_t tokens_of_this_run(struct swarm *swarm)
+{
+    int64_t tokens = 0;
+    for (size_t i = 0; i < swarm->figures.donor_count; i++) {
+        const struct skep_donor_figures *donor = &swarm->figures.donors[i].donor;
+        if (swarm->tokens_before[i] < 0 && donor->known) {
+            swarm->tokens_before[i] = donor->tokens;
+        }
+        if (swarm->tokens_before[i] >= 0 && donor->tokens > swarm->tokens_before[i]) {
+            tokens += donor->tokens - swarm->tokens_before[i];
+        }
+    }
+    return (uint64_t)tokens;
+}
+
 static void tick_running(struct swarm *swarm, uint64_t now)
 {
     swarm->figures.elapsed_s = (double)(now - swarm->started_ms) / 1000;
     swarm->figures.left_s =
         swarm->options.minutes > 0 ? swarm->options.minutes * 60 - swarm->figures.elapsed_s : -1;
     struct skep_swarm_totals totals = skep_swarm_sum(&swarm->figures);
-    if (swarm->tokens_before < 0) {
-        swarm->tokens_before = totals.tokens;
-    }
-    uint64_t tokens = (uint64_t)(totals.tokens - swarm->tokens_before);
+    uint64_t tokens = tokens_of_this_run(swarm);
     if (swarm->options.minutes > 0 && swarm->figures.left_s <= 0) {
         drain(swarm, "time is up");
     } else if (swarm->options.tokens > 0 && tokens >= swarm->options.tokens) {
@@ -368,8 +399,12 @@ static void on_tick(void *user)
             skep_loop_stop(swarm->loop);
         }
         break;
-    case PUBLISHING:
     case MEASURING:
+        if (waited_ms > MEASURE_LIMIT_MS && swarm->tool != NULL) {
+            skep_process_signal(swarm->tool, SIGKILL); /* its end is heard as a failure */
+        }
+        break;
+    case PUBLISHING:
     case FINISHED:
         break;
     }
