@@ -15,20 +15,22 @@ swarm = skep.Swarm(keepers=2, donors=0)
 UPDATE = "application/vnd.skep.update+json"
 
 
-def head(shard="trunk"):
-    return swarm.get(0, f"/v1/projects/{swarm.project}/head").json()["shards"][shard]
+def head(shard="trunk", i=0):
+    return swarm.get(i, f"/v1/projects/{swarm.project}/head").json()["shards"][shard]
 
 
 def statement(key, body, **changed):
     """An update statement for version 0 of the trunk that is right in everything but what is changed."""
-    fields = {"project": swarm.project, "shard": "trunk", "base_version": 0, "base_state": head()["root"], "donor": key.id,
+    fields = {"project": swarm.project, "shard": "trunk", "base_version": 0, "donor": key.id,
               "ticket": "0" * 64, "body": skep.sha256(body), "tokens": 1, "loss_first": 1.0, "loss_last": 1.0}
     fields.update(changed)
+    if "base_state" not in fields:
+        fields["base_state"] = head()["root"]
     return fields
 
 
-def post_update(file):
-    return swarm.post(0, f"/v1/projects/{swarm.project}/updates", file, headers={"Content-Type": "application/octet-stream"})
+def post_update(file, i=0):
+    return swarm.post(i, f"/v1/projects/{swarm.project}/updates", file, headers={"Content-Type": "application/octet-stream"})
 
 
 def refused(answer, status, code, *words):
@@ -199,23 +201,56 @@ def a_full_disk_is_a_507_and_nothing_acknowledged_is_lost():
     assert swarm.get(1, f"/v1/projects/{swarm.project}/manifest").json() == envelope
 
 
+def real_body():
+    """The body of an update that a donor trained and the newest version merged: right for the trunk whoever signs it."""
+    seal = swarm.get(0, f"/v1/projects/{swarm.project}/shards/trunk/versions/latest").json()["seal"]
+    update = json.loads(skep.base64.b64decode(seal["payload"]))["receipts"][0]["update"]
+    file = swarm.get(0, f"/v1/updates/{update}").body
+    return file[12 + int.from_bytes(file[8:12], "little"):]
+
+
+def fresh_update(key, body, i=0, **changed):
+    """An update of `key` that the trunk takes now."""
+    base = head(i=i)
+    fields = {"base_version": base["version"], "base_state": base["root"]}
+    fields.update(changed)
+    return skep.update_file(key.envelope(UPDATE, statement(key, body, **fields)), body)
+
+
+def merged_for(key, i):
+    return any(donor["donor"] == key.id for donor in swarm.status(i)["donors"])
+
+
+def quiet():
+    """Both keepers agree and nothing waits."""
+    return swarm.agreed() and all(swarm.status(i)["updates_waiting"] == 0 for i in range(2))
+
+
 @tap.case
 def a_second_update_of_a_donor_for_the_same_version_is_refused():
     swarm.start_donor(0)
-    skep.wait("a version with an update in it", lambda: swarm.versions(0) >= 1)
+    skep.wait("three versions with updates in them", lambda: swarm.versions(0) >= 3)
     swarm.stop_donors()
-    seal = swarm.get(0, f"/v1/projects/{swarm.project}/shards/trunk/versions/1").json()["seal"]
-    update = json.loads(skep.base64.b64decode(seal["payload"]))["receipts"][0]["update"]
-    file = swarm.get(0, f"/v1/updates/{update}").body
-    body = file[12 + int.from_bytes(file[8:12], "little"):]
+    body = real_body()
     key = skep.Key()
     base = head()
     fields = {"base_version": base["version"], "base_state": base["root"]}
-    first = skep.update_file(key.envelope(UPDATE, statement(key, body, **fields)), body)
+    first = fresh_update(key, body, **fields)
     assert post_update(first).status == 201
     assert post_update(first).status == 200  # the same again is no second one
-    second = skep.update_file(key.envelope(UPDATE, statement(key, body, loss_first=2.0, **fields)), body)
-    refused(post_update(second), 409, "duplicate", "already")
+    refused(post_update(fresh_update(key, body, loss_first=2.0, **fields)), 409, "duplicate", "already")
+
+
+@tap.case
+def an_update_from_a_version_too_old_is_refused():
+    key = skep.Key()
+    body = real_body()
+    skep.wait("nothing left to merge", quiet)
+    oldest = swarm.versions(0) - 2
+    assert oldest > 0, oldest
+    root = swarm.get(0, f"/v1/projects/{swarm.project}/shards/trunk/versions/0").json()["root"]
+    file = fresh_update(key, body, base_version=0, base_state=root)
+    refused(post_update(file), 409, "stale", "trunk", "from version 0,", f"merged is {oldest}")
 
 
 with swarm:
