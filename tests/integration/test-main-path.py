@@ -52,6 +52,7 @@ def killing_one_keeper_and_one_donor_changes_nothing_but_the_pace():
 
 @tap.case
 def donors_stop_on_request_and_keepers_settle_on_one_state():
+    skep.wait("versions enough to learn something", lambda: swarm.versions(0) >= 12)
     swarm.stop_donors()
     skep.wait("all four keepers in one state", swarm.agreed)
 

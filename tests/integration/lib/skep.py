@@ -58,6 +58,8 @@ model:
 training:
   steps: 4
   batch: 4
+  warmup_rounds: 2
+  learning_rate: 0.004
   donor_rows: 1
   slice_chunks: 2
 merge:
@@ -73,13 +75,15 @@ def program(name):
 def wait(what, condition, seconds=None):
     """The first true value of condition(), or a failure that says what did not happen."""
     deadline = time.monotonic() + (seconds or PATIENCE)
+    pause = 0.05  # longer each time: every look is a new TLS connection to each keeper, which a slow build feels
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
             raise AssertionError(f"not within {seconds or PATIENCE:.0f} s: {what}")
-        time.sleep(0.05)
+        time.sleep(pause)
+        pause = min(pause * 1.3, 0.5)
 
 
 class Answer:
