@@ -218,7 +218,8 @@ def fresh_update(key, body, i=0, **changed):
 
 
 def merged_for(key, i):
-    return any(donor["donor"] == key.id for donor in swarm.status(i)["donors"])
+    status = swarm.status(i)
+    return status and any(donor["donor"] == key.id for donor in status["donors"])
 
 
 def quiet():
@@ -251,6 +252,55 @@ def an_update_from_a_version_too_old_is_refused():
     root = swarm.get(0, f"/v1/projects/{swarm.project}/shards/trunk/versions/0").json()["root"]
     file = fresh_update(key, body, base_version=0, base_state=root)
     refused(post_update(file), 409, "stale", "trunk", "from version 0,", f"merged is {oldest}")
+
+
+def disk_room(i, size):
+    """No file of keeper i may grow beyond `size` bytes: what a full disk looks like to it. RLIM_INFINITY: there is room again."""
+    _, hard = resource.prlimit(swarm.processes[f"keeper-{i}"].child.pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(swarm.processes[f"keeper-{i}"].child.pid, resource.RLIMIT_FSIZE, (size, hard))
+
+
+def put_blob(i, data):
+    return skep.request(swarm.keeper_host(i), "PUT", f"/v1/blobs/{skep.sha256(data)}", body=data)
+
+
+def project_with_chunk(i, data):
+    """A project of its own on keeper i, whose first data chunk are these bytes: nobody else can bring them."""
+    key = skep.Key()
+    manifest = json.loads(skep.base64.b64decode(swarm.get(i, f"/v1/projects/{swarm.project}/manifest").json()["payload"]))
+    manifest["project"] = key.id
+    manifest["train"]["chunks"][0] = skep.sha256(data)
+    assert swarm.post(i, "/v1/projects", key.envelope("application/vnd.skep.manifest+json", manifest)).status == 201
+    return key.id
+
+
+@tap.case
+def updates_and_chunks_that_meet_a_full_disk_are_a_507_and_those_acknowledged_stay():
+    body = real_body()
+    chunk = os.urandom(4096)
+    other = project_with_chunk(1, chunk)
+    kept, late, rowless = (fresh_update(skep.Key(), body, i=1) for _ in range(3))
+    before = swarm.versions(1)
+    assert post_update(kept, i=1).status == 201
+    disk_room(1, 1024)
+    refused(post_update(late, i=1), 507, "full")
+    refused(put_blob(1, chunk), 507, "full")
+    # The file lies there already, so only the database has to grow.
+    name = skep.sha256(rowless)
+    with open(swarm.path("keeper-1", "blobs", name[:2], name), "wb") as file:
+        file.write(rowless)
+    refused(post_update(rowless, i=1), 507, "full")
+    assert swarm.get(1, "/v1/health").status == 200
+    swarm.processes["keeper-1"].stop()
+    swarm.start_keeper(1)
+    assert swarm.versions(1) >= before
+    assert swarm.get(1, f"/v1/projects/{other}/manifest").status == 200
+    assert post_update(kept, i=1).status == 200
+    assert swarm.get(1, f"/v1/updates/{skep.sha256(kept)}").body == kept
+    assert post_update(late, i=1).status == 201
+    assert post_update(rowless, i=1).status == 201
+    assert put_blob(1, chunk).status == 201
+    assert put_blob(1, chunk).status == 200
 
 
 with swarm:

@@ -258,7 +258,7 @@ class Swarm:
         """The project's part of keeper i's status, or None while it does not answer."""
         try:
             projects = self.get(i, "/v1/status").json()["projects"]
-            return projects[0] if projects else None
+            return next((one for one in projects if self.project in (None, one["project"])), None)
         except (OSError, http.client.HTTPException, KeyError):
             return None
 
