@@ -303,6 +303,24 @@ def updates_and_chunks_that_meet_a_full_disk_are_a_507_and_those_acknowledged_st
     assert put_blob(1, chunk).status == 200
 
 
+@tap.case
+def an_update_acknowledged_just_before_kill_9_is_still_there():
+    body = real_body()
+    skep.wait("nothing left to merge", quiet)
+    key = skep.Key()
+    file = fresh_update(key, body, i=1)
+    swarm.processes["keeper-0"].stop()  # so that nobody can give it back
+    answer = post_update(file, i=1)
+    swarm.processes["keeper-1"].kill()
+    assert answer.status == 201, answer.body
+    swarm.start_keeper(1)
+    again = post_update(file, i=1)
+    assert again.status == 200, (again.status, again.body)
+    assert swarm.get(1, f"/v1/updates/{skep.sha256(file)}").body == file
+    swarm.start_keeper(0)
+    skep.wait("the update is merged", lambda: merged_for(key, 0) and merged_for(key, 1))
+
+
 with swarm:
     result = tap.main()
     if result:
