@@ -18,7 +18,6 @@
 #define SEND_TIMEOUT_MS 20000u
 #define RETRY_FIRST_MS 1000u
 #define RETRY_MOST_MS 30000u
-#define TRUNK_HELD_MS 2000u
 #define DELIVERIES 4096u /* more than this waiting: the oldest are given up */
 
 struct target {
@@ -51,6 +50,7 @@ struct skep_outbox {
     char *own;
     struct delivery *deliveries;
     size_t count;
+    uint64_t now_ms;    /* of the last step */
     uint64_t *own_base; /* per shard: base version + 1 of the moments in place, 0 unknown */
     struct skep_timer *timer;
     skep_outbox_settled settled;
@@ -152,7 +152,7 @@ static void take_answer(struct delivery *delivery, struct target *target, int rc
         target->acknowledged = true;
         break;
     case SKEP_ERR_STATE: /* the keeper is behind: soon */
-        target->next_ms = skep_clock_monotonic_ms() + RETRY_FIRST_MS;
+        target->next_ms = delivery->outbox->now_ms + RETRY_FIRST_MS;
         break;
     case SKEP_ERR_NETWORK:
     case SKEP_ERR_IO:
@@ -161,7 +161,7 @@ static void take_answer(struct delivery *delivery, struct target *target, int rc
     case SKEP_ERR_CANCELLED: {
         uint64_t wait = (uint64_t)RETRY_FIRST_MS << (target->failures < 5 ? target->failures : 5);
         target->failures++;
-        target->next_ms = skep_clock_monotonic_ms() + (wait < RETRY_MOST_MS ? wait : RETRY_MOST_MS);
+        target->next_ms = delivery->outbox->now_ms + (wait < RETRY_MOST_MS ? wait : RETRY_MOST_MS);
         break;
     }
     default:
@@ -223,12 +223,14 @@ static bool send_to(struct delivery *delivery, size_t i, const struct skep_recor
 }
 
 /* Keepers close the experts' windows when the trunk's closes (swarm/round.h), so the trunk's update goes last. */
-static bool is_held(const struct delivery *delivery, uint64_t now)
+static bool is_held(const struct delivery *delivery)
 {
-    if (delivery->statement.shard.kind != SKEP_SHARD_TRUNK || now >= delivery->held_until_ms) {
+    const struct skep_outbox *outbox = delivery->outbox;
+    if (delivery->statement.shard.kind != SKEP_SHARD_TRUNK ||
+        outbox->now_ms >= delivery->held_until_ms) {
         return false;
     }
-    for (const struct delivery *at = delivery->outbox->deliveries; at != NULL; at = at->next) {
+    for (const struct delivery *at = outbox->deliveries; at != NULL; at = at->next) {
         if (at != delivery && !at->settled) {
             return true;
         }
@@ -239,8 +241,8 @@ static bool is_held(const struct delivery *delivery, uint64_t now)
 static void push(struct delivery *delivery)
 {
     struct skep_session *session = delivery->outbox->session;
-    uint64_t now = skep_clock_monotonic_ms();
-    if (is_held(delivery, now)) {
+    uint64_t now = delivery->outbox->now_ms;
+    if (is_held(delivery)) {
         return;
     }
     for (size_t i = 0; i < delivery->target_count && !delivery->over; i++) {
@@ -283,9 +285,9 @@ static bool is_busy(const struct delivery *delivery)
     return false;
 }
 
-static void on_tick(void *user)
+void skep_outbox_step(struct skep_outbox *outbox, uint64_t now_ms)
 {
-    struct skep_outbox *outbox = user;
+    outbox->now_ms = now_ms;
     struct delivery **at = &outbox->deliveries;
     while (*at != NULL) {
         struct delivery *delivery = *at;
@@ -302,6 +304,11 @@ static void on_tick(void *user)
         push(delivery);
         at = &delivery->next;
     }
+}
+
+static void on_tick(void *user)
+{
+    skep_outbox_step(user, skep_clock_monotonic_ms());
 }
 
 /* A file of ours, opened and checked like a keeper does. */
@@ -329,7 +336,7 @@ static int take_file(struct skep_outbox *outbox, const void *data, size_t size,
     struct skep_replicas replicas = skep_replicas_of(manifest, &delivery->statement.shard);
     delivery->outbox = outbox;
     delivery->quorum = skep_replicas_quorum(&replicas);
-    delivery->held_until_ms = skep_clock_monotonic_ms() + TRUNK_HELD_MS;
+    delivery->held_until_ms = outbox->now_ms + SKEP_OUTBOX_TRUNK_HELD_MS;
     delivery->target_count = replicas.count;
     delivery->targets = skep_alloc(replicas.count, sizeof *delivery->targets);
     for (size_t i = 0; i < replicas.count; i++) {
@@ -372,6 +379,7 @@ int skep_outbox_new(struct skep_session *session, skep_outbox_settled settled, v
     outbox->session = session;
     outbox->settled = settled;
     outbox->user = user;
+    outbox->now_ms = skep_clock_monotonic_ms();
     outbox->folder = skep_format("%s/outbox", session->folder);
     outbox->own = skep_format("%s/own", session->folder);
     outbox->own_base = skep_alloc(session->heads.count, sizeof *outbox->own_base);
@@ -413,6 +421,9 @@ int skep_outbox_add(struct skep_outbox *outbox, const struct skep_buffer *file,
                     const char *moments_path, const char *residual_path, struct skep_error *err)
 {
     struct delivery *delivery = NULL;
+    uint64_t now_ms = skep_clock_monotonic_ms();
+    /* many are added in one go and each waits for the disk: the last step may be long ago */
+    outbox->now_ms = now_ms > outbox->now_ms ? now_ms : outbox->now_ms;
     int rc = take_file(outbox, file->data, file->size, &delivery, err);
     if (rc != 0) {
         return rc;

@@ -3,6 +3,7 @@
  * and stays there until every keeper of its replica set has it, refuses it, or it is too old to be merged; so a restart or a long
  * absence of the keepers loses nothing. An update is *accepted* once a majority has acknowledged it: then its moments and residual
  * move into place (OWN/<shard>.moments, .residual). Keepers that do not answer are tried again, 1 s, 2 s, 4 s ... 30 s later.
+ * The trunk's update waits until the experts' are settled, but no longer than SKEP_OUTBOX_TRUNK_HELD_MS.
  */
 #ifndef SKEP_CLIENT_AGENT_OUTBOX_H
 #define SKEP_CLIENT_AGENT_OUTBOX_H
@@ -14,6 +15,8 @@
 #include "client/network/session.h"
 #include "common/base/error.h"
 #include "common/wire/statements.h"
+
+#define SKEP_OUTBOX_TRUNK_HELD_MS 2000u
 
 struct skep_outbox;
 
@@ -30,6 +33,9 @@ void skep_outbox_free(struct skep_outbox *outbox);
 /* Takes the update file and moves the two files of the job (which may be missing) beside it; starts to send. */
 int skep_outbox_add(struct skep_outbox *outbox, const struct skep_buffer *file,
                     const char *moments_path, const char *residual_path, struct skep_error *err);
+/* What is due at `now_ms` (sys/clock.h, monotonic). A timer of the outbox's own does this four times a second while the loop runs; tests
+ * bring their own time. */
+void skep_outbox_step(struct skep_outbox *outbox, uint64_t now_ms);
 /* Has a majority an update of ours for this shard's version? Another one would be refused. */
 bool skep_outbox_has_accepted(const struct skep_outbox *outbox, size_t shard,
                               uint64_t base_version);

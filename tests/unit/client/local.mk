@@ -22,3 +22,8 @@ tests_unit_client_test_split_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CM
 UNIT_TESTS += tests/unit/client/test-receipts
 tests_unit_client_test_receipts_SOURCES = tests/unit/client/test-receipts.c
 tests_unit_client_test_receipts_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-outbox
+tests_unit_client_test_outbox_SOURCES = tests/unit/client/test-outbox.c \
+    tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h
+tests_unit_client_test_outbox_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
