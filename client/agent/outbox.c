@@ -417,6 +417,17 @@ void skep_outbox_free(struct skep_outbox *outbox)
     free(outbox);
 }
 
+/* A file of the job, which may be missing, into the outbox. */
+static int move_beside(const char *from, const char *to, struct skep_error *err)
+{
+    if (rename(from, to) == 0 || errno == ENOENT) {
+        return 0;
+    }
+    int number = errno;
+    return skep_error_set(err, skep_err_from_errno(number), "cannot move %s to %s: %s", from, to,
+                          strerror(number));
+}
+
 int skep_outbox_add(struct skep_outbox *outbox, const struct skep_buffer *file,
                     const char *moments_path, const char *residual_path, struct skep_error *err)
 {
@@ -432,9 +443,13 @@ int skep_outbox_add(struct skep_outbox *outbox, const struct skep_buffer *file,
     char *residual = path_of(outbox, &delivery->hash, "residual");
     char *path = path_of(outbox, &delivery->hash, "update");
     /* the update last: where it is, all of it is */
-    (void)rename(moments_path, moments);
-    (void)rename(residual_path, residual);
-    rc = skep_file_write(path, 0600, file->data, file->size, err);
+    rc = move_beside(moments_path, moments, err);
+    if (rc == 0) {
+        rc = move_beside(residual_path, residual, err);
+    }
+    if (rc == 0) {
+        rc = skep_file_write(path, 0600, file->data, file->size, err);
+    }
     free(moments);
     free(residual);
     free(path);

@@ -341,6 +341,28 @@ static void the_trunk_goes_without_the_experts_when_they_take_too_long(void **st
     assert_int_equal(world->accepted, 0);
 }
 
+static void an_update_whose_moments_cannot_be_moved_is_not_taken(void **state)
+{
+    struct world *world = *state;
+    struct skep_error err = {0};
+    char *path = job_path(world, "moments");
+    char *under = skep_format("%s/file", path); /* a name below a file: ENOTDIR */
+    write_job_file(world, "moments");
+    struct skep_buffer file = {0};
+    struct skep_buffer body = {0};
+    struct skep_update_statement statement = {.shard = expert(0), .base_version = 5, .tokens = 1};
+    skep_update_seal(world->donor, &statement, &body, &file);
+    assert_true(skep_outbox_add(world->outbox, &file, under, path, &err) < 0);
+    assert_non_null(strstr(err.text, under));
+    assert_int_equal(world->asked[0], 0);
+    step(world, 250);
+    assert_int_equal(files_waiting(world), 0);
+    skep_buffer_done(&file);
+    skep_buffer_done(&body);
+    free(under);
+    free(path);
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, world_new, world_free)
@@ -351,6 +373,7 @@ int main(void)
         CASE(refused_by_so_many_that_no_majority_is_left_it_is_given_up_with_their_sentence),
         CASE(what_lies_on_disk_is_taken_up_after_a_restart),
         CASE(a_broken_file_in_the_folder_is_dropped),
+        CASE(an_update_whose_moments_cannot_be_moved_is_not_taken),
         CASE(the_trunk_goes_once_the_experts_are_settled),
         CASE(the_trunk_goes_without_the_experts_when_they_take_too_long),
     };
