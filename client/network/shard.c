@@ -248,6 +248,12 @@ static void on_version(void *user, int result, const struct skep_http_answer *an
         }
     } else if (rc == SKEP_ERR_NETWORK) {
         skep_peers_set_aside(session->peers, &fetch->asked, false);
+    } else if (rc == SKEP_ERR_NOT_FOUND) {
+        /* keepers keep all seals, so it claimed a version that it never had: others must be heard again */
+        skep_log(SKEP_LOG_WARNING, "keeper %.8s: %s", skep_id_text(fetch->asked.bytes),
+                 fetch->err.text);
+        skep_peers_set_aside(session->peers, &fetch->asked, true);
+        skep_heads_clear(&session->heads);
     }
     skep_json_free(root);
     char *path = rc == 0 ? path_of_root(session, &fetch->sealed.root) : NULL;

@@ -27,3 +27,8 @@ UNIT_TESTS += tests/unit/client/test-outbox
 tests_unit_client_test_outbox_SOURCES = tests/unit/client/test-outbox.c \
     tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h
 tests_unit_client_test_outbox_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-shard
+tests_unit_client_test_shard_SOURCES = tests/unit/client/test-shard.c \
+    tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h
+tests_unit_client_test_shard_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
