@@ -247,6 +247,8 @@ static void finish(struct fetch *fetch)
         result = skep_error_set(&fetch->err, SKEP_ERR_NETWORK,
                                 "%zu of %zu chunks of %s are missing and no keeper gives them",
                                 fetch->left, fetch->chunks.count, fetch->url_path);
+    } else if (result == 0 && fsync(fetch->file) != 0) { /* a whole file is trusted by its name */
+        result = io_error(fetch, "write");
     } else if (result == 0 && rename(fetch->part, fetch->path) != 0) {
         result = io_error(fetch, "rename");
     }

@@ -78,7 +78,7 @@ static int make_version_0(struct shard_fetch *fetch)
                                          .payload = session->manifest_hash};
     path = path_of_root(session, &fetch->sealed.root);
     if (!skep_file_exists(path)) {
-        rc = skep_file_write_quick(path, 0600, file.data, file.size, &fetch->err);
+        rc = skep_file_write(path, 0600, file.data, file.size, &fetch->err);
     }
 out:
     free(path);
