@@ -124,7 +124,8 @@ static void settle(struct delivery *delivery, bool accepted)
 static void judge(struct delivery *delivery)
 {
     struct skep_session *session = delivery->outbox->session;
-    const struct skep_head *head = &session->heads.heads[delivery->shard_index];
+    /* By a seal that was checked: a keeper's mere word could make us give up everything. */
+    const struct skep_sealed *sealed = &session->sealed[delivery->shard_index];
     size_t acknowledged = 0;
     size_t refused = 0;
     for (size_t i = 0; i < delivery->target_count; i++) {
@@ -132,7 +133,7 @@ static void judge(struct delivery *delivery)
         refused += delivery->targets[i].refused;
     }
     bool stale =
-        head->known && head->version > delivery->statement.base_version + SKEP_LIMIT_STALENESS;
+        sealed->known && sealed->version > delivery->statement.base_version + SKEP_LIMIT_STALENESS;
     if (acknowledged >= delivery->quorum) {
         settle(delivery, true);
     } else if (stale || refused > delivery->target_count - delivery->quorum) {
