@@ -37,7 +37,7 @@ client_skep_SOURCES = \
     client/cli/credit.c \
     client/cli/daemon.c \
     client/cli/main.c \
-    client/cli/model.c client/cli/model.h \
+    client/cli/fetched.c client/cli/fetched.h \
     client/cli/options.c \
     client/cli/project.c \
     client/cli/publish.c client/cli/publish.h \

@@ -6,7 +6,7 @@
 #include "common/base/alloc.h"
 #include "common/base/bytes.h"
 #include "common/base/rng.h"
-#include "common/model/lm.h"
+#include "common/model/model.h"
 
 /* The row with the highest score of those not taken yet; the first of equals. There must be one. */
 static uint32_t best_row(const float *scores, uint32_t rows, const bool *taken)
@@ -66,8 +66,8 @@ void skep_rows_draw(const struct skep_hash *ticket, uint32_t layer, uint32_t row
     }
 }
 
-static int count_windows(const struct skep_rows_input *input, struct skep_lm *lm, uint64_t *counts,
-                         struct skep_error *err)
+static int count_windows(const struct skep_rows_input *input, struct skep_model *lm,
+                         uint64_t *counts, struct skep_error *err)
 {
     const struct skep_model_config *model = &input->manifest->model;
     const struct skep_training_config *training = &input->manifest->training;
@@ -82,7 +82,7 @@ static int count_windows(const struct skep_rows_input *input, struct skep_lm *lm
             break;
         }
         for (uint32_t i = 0; i < training->batch && windows < SKEP_ROWS_WINDOWS; i++, windows++) {
-            skep_lm_score_rows(lm, tokens + (size_t)i * model->context, scores);
+            skep_model_score_rows(lm, tokens + (size_t)i * model->context, scores);
             skep_rows_count(scores, model->layers, model->rows, model->rows_per_token, counts);
         }
     }
@@ -95,7 +95,7 @@ int skep_rows_choose(const struct skep_rows_input *input, bool *ret_chosen, stru
 {
     const struct skep_model_config *model = &input->manifest->model;
     uint32_t want = input->manifest->training.donor_rows;
-    struct skep_lm *lm = NULL;
+    struct skep_model *lm = NULL;
     if (model->route == SKEP_ROUTE_TOKEN) {
         for (uint32_t layer = 0; layer < model->layers; layer++) {
             skep_rows_draw(input->ticket, layer, model->rows, want,
@@ -103,19 +103,19 @@ int skep_rows_choose(const struct skep_rows_input *input, bool *ret_chosen, stru
         }
         return 0;
     }
-    int rc = skep_lm_new(model, 1, &lm, err);
+    int rc = skep_model_new(model, 1, &lm, err);
     if (rc != 0) {
         return rc;
     }
     uint64_t *counts = skep_alloc((size_t)model->layers * model->rows, sizeof *counts);
     struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
-    skep_lm_set(lm, &trunk, input->trunk);
+    skep_model_set(lm, &trunk, input->trunk);
     rc = count_windows(input, lm, counts, err);
     for (uint32_t layer = 0; layer < model->layers && rc == 0; layer++) {
         skep_rows_best(counts + (size_t)layer * model->rows, model->rows, want,
                        ret_chosen + (size_t)layer * model->rows);
     }
     free(counts);
-    skep_lm_free(lm);
+    skep_model_free(lm);
     return rc;
 }

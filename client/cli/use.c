@@ -4,7 +4,7 @@
 #include <string.h>
 
 #include "client/cli/cli.h"
-#include "client/cli/model.h"
+#include "client/cli/fetched.h"
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
 #include "common/crypto/random.h"
@@ -17,7 +17,7 @@
 
 /* ---- export ---- */
 
-static struct skep_json *config_json(const struct skep_model *model)
+static struct skep_json *config_json(const struct skep_fetched *model)
 {
     struct skep_json *root = skep_json_object_new();
     struct skep_json *shards = skep_json_object_new();
@@ -35,7 +35,7 @@ static struct skep_json *config_json(const struct skep_model *model)
     return root;
 }
 
-static int export_shard(const struct skep_model *model, size_t i, const char *folder,
+static int export_shard(const struct skep_fetched *model, size_t i, const char *folder,
                         struct skep_error *err)
 {
     struct skep_shard shard = skep_manifest_shard(&model->session->manifest, i);
@@ -54,7 +54,8 @@ static int export_shard(const struct skep_model *model, size_t i, const char *fo
     return rc;
 }
 
-static int export_model(const struct skep_model *model, const char *folder, struct skep_error *err)
+static int export_model(const struct skep_fetched *model, const char *folder,
+                        struct skep_error *err)
 {
     size_t count = model->session->heads.count;
     if (model->missing > 0) {
@@ -90,7 +91,7 @@ int skep_cli_export(int argc, char **argv)
         "\n"
         "Writes the newest sealed version of every shard as DIR/<shard>.safetensors, and the\n"
         "model's shape as DIR/config.json.\n";
-    struct skep_model_source source = {0};
+    struct skep_fetched_source source = {0};
     int words = 0;
     const struct skep_cli_option options[] = {{"--dir", &source.dir, NULL},
                                               {"--project", &source.project, NULL},
@@ -103,13 +104,13 @@ int skep_cli_export(int argc, char **argv)
         }
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
-    struct skep_model model = {0};
+    struct skep_fetched model = {0};
     struct skep_error err = {0};
-    int rc = skep_model_fetch(&source, &model, &err);
+    int rc = skep_fetched_get(&source, &model, &err);
     if (rc == 0) {
         rc = export_model(&model, argv[1], &err);
     }
-    skep_model_done(&model);
+    skep_fetched_done(&model);
     return rc == 0 ? 0 : skep_cli_fail(&err);
 }
 
@@ -133,10 +134,11 @@ struct wish {
     int64_t seed;
 };
 
-static int generate(const struct skep_model *model, const struct wish *wish, struct skep_error *err)
+static int generate(const struct skep_fetched *model, const struct wish *wish,
+                    struct skep_error *err)
 {
-    struct skep_lm *lm = NULL;
-    int rc = skep_model_load(model, 1, &lm, err);
+    struct skep_model *lm = NULL;
+    int rc = skep_fetched_load(model, 1, &lm, err);
     if (rc == 0) {
         fputs(wish->prompt, stdout);
         rc = skep_generate(lm, (const uint8_t *)wish->prompt, strlen(wish->prompt),
@@ -144,7 +146,7 @@ static int generate(const struct skep_model *model, const struct wish *wish, str
                            (uint64_t)wish->seed, emit, NULL, err);
         putchar('\n');
     }
-    skep_lm_free(lm);
+    skep_model_free(lm);
     return rc;
 }
 
@@ -182,7 +184,7 @@ int skep_cli_generate(int argc, char **argv)
         "\n"
         "Goes on from TEXT with N bytes (200) drawn at temperature T (0.8) from the most likely\n"
         "ones that sum to P (0.95). The same seed gives the same text from the same versions.\n";
-    struct skep_model_source source = {0};
+    struct skep_fetched_source source = {0};
     struct wish wish = {.length = 200, .temperature = 0.8, .top_p = 0.95};
     const char *texts[4] = {0};
     int words = 0;
@@ -199,23 +201,23 @@ int skep_cli_generate(int argc, char **argv)
         }
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
-    struct skep_model model = {0};
+    struct skep_fetched model = {0};
     struct skep_error err = {0};
     int rc = read_wish(texts, &wish, &err);
     if (rc == 0) {
-        rc = skep_model_fetch(&source, &model, &err);
+        rc = skep_fetched_get(&source, &model, &err);
     }
     if (rc == 0) {
         rc = generate(&model, &wish, &err);
     }
-    skep_model_done(&model);
+    skep_fetched_done(&model);
     return rc == 0 ? 0 : skep_cli_fail(&err);
 }
 
 /* ---- eval ---- */
 
 /* The first `most` bytes of the held-out text. */
-static int fetch_heldout(struct skep_model *model, uint64_t most, struct skep_buffer *ret_text,
+static int fetch_heldout(struct skep_fetched *model, uint64_t most, struct skep_buffer *ret_text,
                          struct skep_error *err)
 {
     struct skep_session *session = model->session;
@@ -256,7 +258,7 @@ static int read_text(const char *file, uint64_t most, struct skep_buffer *ret_te
     return rc;
 }
 
-static int get_text(struct skep_model *model, const char *file, uint64_t most,
+static int get_text(struct skep_fetched *model, const char *file, uint64_t most,
                     struct skep_buffer *ret_text, struct skep_error *err)
 {
     if (file != NULL) {
@@ -270,16 +272,16 @@ static int get_text(struct skep_model *model, const char *file, uint64_t most,
     return fetch_heldout(model, most, ret_text, err);
 }
 
-static int evaluate(struct skep_model *model, const char *file, uint64_t most,
+static int evaluate(struct skep_fetched *model, const char *file, uint64_t most,
                     struct skep_error *err)
 {
     struct skep_buffer text = {0};
-    struct skep_lm *lm = NULL;
+    struct skep_model *lm = NULL;
     double bits = 0;
     uint64_t tokens = 0;
     int rc = get_text(model, file, most, &text, err);
     if (rc == 0) {
-        rc = skep_model_load(model, EVAL_BATCH, &lm, err);
+        rc = skep_fetched_load(model, EVAL_BATCH, &lm, err);
     }
     if (rc == 0) {
         rc = skep_eval_text(lm, text.data, text.size, &bits, &tokens, err);
@@ -291,7 +293,7 @@ static int evaluate(struct skep_model *model, const char *file, uint64_t most,
         }
         putchar('\n');
     }
-    skep_lm_free(lm);
+    skep_model_free(lm);
     skep_buffer_done(&text);
     return rc;
 }
@@ -306,7 +308,7 @@ int skep_cli_eval(int argc, char **argv)
         "Prints bits_per_byte=... of the newest sealed model on the project's held-out text, or "
         "on\n"
         "FILE (its first N bytes).\n";
-    struct skep_model_source source = {0};
+    struct skep_fetched_source source = {0};
     const char *bytes = NULL;
     const char *file = NULL;
     int64_t most = INT64_MAX;
@@ -325,15 +327,15 @@ int skep_cli_eval(int argc, char **argv)
         }
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
-    struct skep_model model = {0};
+    struct skep_fetched model = {0};
     struct skep_error err = {0};
     int rc = bytes != NULL ? skep_cli_integer("--bytes", bytes, 1, INT64_MAX, &most, &err) : 0;
     if (rc == 0) {
-        rc = skep_model_fetch(&source, &model, &err);
+        rc = skep_fetched_get(&source, &model, &err);
     }
     if (rc == 0) {
         rc = evaluate(&model, file, (uint64_t)most, &err);
     }
-    skep_model_done(&model);
+    skep_fetched_done(&model);
     return rc == 0 ? 0 : skep_cli_fail(&err);
 }

@@ -15,7 +15,7 @@
 #include "common/base/limits.h"
 #include "common/merge/compress.h"
 #include "common/model/layout.h"
-#include "common/model/lm.h"
+#include "common/model/model.h"
 #include "common/model/train.h"
 #include "common/swarm/statement.h"
 #include "common/sys/clock.h"
@@ -36,7 +36,7 @@ struct work {
     struct skep_job_file job;
     char *folder;
     struct skep_manifest manifest;
-    struct skep_lm *lm;
+    struct skep_model *lm;
     struct part *parts;
     struct skep_shard *shards;
     struct skep_moments *moments;
@@ -133,7 +133,7 @@ static int load_shard(struct work *work, size_t i, struct skep_error *err)
                             parameters, err);
     }
     if (rc == 0) {
-        skep_lm_set(work->lm, &named->shard, part->start);
+        skep_model_set(work->lm, &named->shard, part->start);
     }
     return rc;
 }
@@ -144,7 +144,7 @@ static int load_shards(struct work *work, struct skep_error *err)
     work->parts = skep_alloc(count, sizeof *work->parts);
     work->shards = skep_alloc(count, sizeof *work->shards);
     work->moments = skep_alloc(count, sizeof *work->moments);
-    int rc = skep_lm_new(&work->manifest.model, work->manifest.training.batch, &work->lm, err);
+    int rc = skep_model_new(&work->manifest.model, work->manifest.training.batch, &work->lm, err);
     for (size_t i = 0; i < count && rc == 0; i++) {
         rc = load_shard(work, i, err);
     }
@@ -168,7 +168,7 @@ static int compress_shard(struct work *work, size_t i, struct skep_update_body *
 {
     const struct part *part = &work->parts[i];
     const struct skep_update_config *config = &work->manifest.update;
-    const skep_real *end = skep_lm_parameters(work->lm, &work->shards[i]);
+    const skep_real *end = skep_model_parameters(work->lm, &work->shards[i]);
     float decay = (float)config->error_decay_permille / 1000.0f;
     float *delta = skep_alloc(part->layout.parameters, sizeof *delta);
     int rc = 0;
@@ -265,7 +265,7 @@ static void work_done(struct work *work)
     for (size_t i = 0; work->texts != NULL && i < work->job.chunk_count; i++) {
         skep_buffer_done(&work->texts[i]);
     }
-    skep_lm_free(work->lm);
+    skep_model_free(work->lm);
     free(work->parts);
     free(work->shards);
     free(work->moments);

@@ -19,18 +19,18 @@ struct head {
     skep_real *probability; /* [length, length] */
 };
 
-static struct head head_of(const struct skep_lm *lm, uint32_t layer, uint32_t sequence,
+static struct head head_of(const struct skep_model *model, uint32_t layer, uint32_t sequence,
                            uint32_t index)
 {
-    const struct skep_model_config *config = &lm->config;
-    const struct skep_lm_kept *kept = &lm->kept[layer];
+    const struct skep_model_config *config = &model->config;
+    const struct skep_model_kept *kept = &model->kept[layer];
     size_t d = config->dim;
-    size_t square = (size_t)lm->length * lm->length;
+    size_t square = (size_t)model->length * model->length;
     struct head head = {
-        .length = lm->length, .width = d / config->heads, .wide = 3 * d, .narrow = d};
+        .length = model->length, .width = d / config->heads, .wide = 3 * d, .narrow = d};
     head.scale = (skep_real)(1 / sqrt((double)head.width));
     head.slope = (skep_real)exp2(-8.0 * index / config->heads);
-    head.q = kept->qkv + (size_t)sequence * lm->length * head.wide + index * head.width;
+    head.q = kept->qkv + (size_t)sequence * model->length * head.wide + index * head.width;
     head.k = head.q + d;
     head.v = head.k + d;
     head.probability = kept->probability + ((size_t)sequence * config->heads + index) * square;
@@ -89,49 +89,50 @@ static void head_backward(const struct head *head, const skep_real *dattended, s
     }
 }
 
-void skep_attention_forward(struct skep_lm *lm, uint32_t layer)
+void skep_attention_forward(struct skep_model *model, uint32_t layer)
 {
-    const struct skep_lm_layer *trunk = &lm->trunk.layers[layer];
-    struct skep_lm_kept *kept = &lm->kept[layer];
-    size_t d = lm->config.dim;
-    struct skep_rows rows = {skep_lm_tokens(lm), d, NULL};
-    skep_normalise(rows, lm->x, kept->in_hat, kept->in_scale);
+    const struct skep_model_layer *trunk = &model->trunk.layers[layer];
+    struct skep_model_kept *kept = &model->kept[layer];
+    size_t d = model->config.dim;
+    struct skep_rows rows = {skep_model_tokens(model), d, NULL};
+    skep_normalise(rows, model->x, kept->in_hat, kept->in_scale);
     skep_affine_forward(rows, kept->in_hat, trunk->norm, kept->in_norm);
-    skep_linear_forward((struct skep_linear){rows.count, d, 3 * d}, kept->in_norm, trunk->qkv, 0,
-                        kept->qkv);
-    for (uint32_t b = 0; b < lm->batch; b++) {
-        for (uint32_t i = 0; i < lm->config.heads; i++) {
-            struct head head = head_of(lm, layer, b, i);
-            head_forward(&head, kept->attended + (size_t)b * lm->length * d + i * head.width);
+    skep_cblas_linear_forward((struct skep_linear){rows.count, d, 3 * d}, kept->in_norm, trunk->qkv,
+                              0, kept->qkv);
+    for (uint32_t b = 0; b < model->batch; b++) {
+        for (uint32_t i = 0; i < model->config.heads; i++) {
+            struct head head = head_of(model, layer, b, i);
+            head_forward(&head, kept->attended + (size_t)b * model->length * d + i * head.width);
         }
     }
-    skep_linear_forward((struct skep_linear){rows.count, d, d}, kept->attended, trunk->out, 1,
-                        lm->x);
+    skep_cblas_linear_forward((struct skep_linear){rows.count, d, d}, kept->attended, trunk->out, 1,
+                              model->x);
 }
 
-void skep_attention_backward(struct skep_lm *lm, uint32_t layer)
+void skep_attention_backward(struct skep_model *model, uint32_t layer)
 {
-    const struct skep_lm_layer *trunk = &lm->trunk.layers[layer];
-    const struct skep_lm_layer *gradient = &lm->trunk_gradient.layers[layer];
-    const struct skep_lm_kept *kept = &lm->kept[layer];
-    size_t d = lm->config.dim;
-    struct skep_rows rows = {skep_lm_tokens(lm), d, NULL};
+    const struct skep_model_layer *trunk = &model->trunk.layers[layer];
+    const struct skep_model_layer *gradient = &model->trunk_gradient.layers[layer];
+    const struct skep_model_kept *kept = &model->kept[layer];
+    size_t d = model->config.dim;
+    struct skep_rows rows = {skep_model_tokens(model), d, NULL};
     struct skep_linear out = {rows.count, d, d};
-    skep_linear_weights(out, lm->dx, kept->attended, 0, gradient->out);
-    skep_linear_inputs(out, lm->dx, trunk->out, 0, lm->dnarrow);
-    memset(lm->dwide, 0, rows.count * 3 * d * sizeof *lm->dwide);
-    for (uint32_t b = 0; b < lm->batch; b++) {
-        size_t first = (size_t)b * lm->length;
-        for (uint32_t i = 0; i < lm->config.heads; i++) {
-            struct head head = head_of(lm, layer, b, i);
-            head_backward(&head, lm->dnarrow + first * d + i * head.width, lm->dscores,
-                          lm->dwide + first * 3 * d + i * head.width);
+    skep_cblas_linear_weights(out, model->dx, kept->attended, 0, gradient->out);
+    skep_cblas_linear_inputs(out, model->dx, trunk->out, 0, model->dnarrow);
+    memset(model->dwide, 0, rows.count * 3 * d * sizeof *model->dwide);
+    for (uint32_t b = 0; b < model->batch; b++) {
+        size_t first = (size_t)b * model->length;
+        for (uint32_t i = 0; i < model->config.heads; i++) {
+            struct head head = head_of(model, layer, b, i);
+            head_backward(&head, model->dnarrow + first * d + i * head.width, model->dscores,
+                          model->dwide + first * 3 * d + i * head.width);
         }
     }
     struct skep_linear qkv = {rows.count, d, 3 * d};
-    skep_linear_weights(qkv, lm->dwide, kept->in_norm, 0, gradient->qkv);
-    skep_linear_inputs(qkv, lm->dwide, trunk->qkv, 0, lm->dnarrow);
-    memset(lm->dhat, 0, rows.count * d * sizeof *lm->dhat);
-    skep_affine_backward(rows, lm->dnarrow, kept->in_hat, trunk->norm, lm->dhat, gradient->norm);
-    skep_normalise_backward(rows, lm->dhat, kept->in_hat, kept->in_scale, lm->dx);
+    skep_cblas_linear_weights(qkv, model->dwide, kept->in_norm, 0, gradient->qkv);
+    skep_cblas_linear_inputs(qkv, model->dwide, trunk->qkv, 0, model->dnarrow);
+    memset(model->dhat, 0, rows.count * d * sizeof *model->dhat);
+    skep_affine_backward(rows, model->dnarrow, kept->in_hat, trunk->norm, model->dhat,
+                         gradient->norm);
+    skep_normalise_backward(rows, model->dhat, kept->in_hat, kept->in_scale, model->dx);
 }

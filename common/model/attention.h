@@ -2,10 +2,10 @@
 #ifndef SKEP_MODEL_ATTENTION_H
 #define SKEP_MODEL_ATTENTION_H
 
-#include "common/model/lm-state.h"
+#include "common/model/model-state.h"
 
-void skep_attention_forward(struct skep_lm *lm, uint32_t layer);
-/* lm->dx goes from the gradient of the layer's output to that of its input. */
-void skep_attention_backward(struct skep_lm *lm, uint32_t layer);
+void skep_attention_forward(struct skep_model *model, uint32_t layer);
+/* model->dx goes from the gradient of the layer's output to that of its input. */
+void skep_attention_backward(struct skep_model *model, uint32_t layer);
 
 #endif

@@ -5,48 +5,49 @@
 
 #include "common/tensor/gemm.h"
 
-static bool by_token(const struct skep_lm *lm)
+static bool by_token(const struct skep_model *model)
 {
-    return lm->config.route == SKEP_ROUTE_TOKEN;
+    return model->config.route == SKEP_ROUTE_TOKEN;
 }
 
 /* Sequences or tokens: whatever has row scores of its own. */
-static size_t row_choosers(const struct skep_lm *lm)
+static size_t row_choosers(const struct skep_model *model)
 {
-    return by_token(lm) ? skep_lm_tokens(lm) : lm->batch;
+    return by_token(model) ? skep_model_tokens(model) : model->batch;
 }
 
-void skep_gate_prefix(struct skep_lm *lm)
+void skep_gate_prefix(struct skep_model *model)
 {
-    size_t d = lm->config.dim;
-    for (uint32_t b = 0; b < lm->batch; b++) {
-        skep_real *mean = lm->prefix_mean + b * d;
+    size_t d = model->config.dim;
+    for (uint32_t b = 0; b < model->batch; b++) {
+        skep_real *mean = model->prefix_mean + b * d;
         memset(mean, 0, d * sizeof *mean);
-        for (uint32_t t = 0; t < lm->prefix; t++) {
-            skep_add(lm->trunk.token + lm->inputs[(size_t)b * lm->length + t] * d, d, mean);
-            skep_add(lm->trunk.position + t * d, d, mean);
+        for (uint32_t t = 0; t < model->prefix; t++) {
+            skep_add(model->trunk.token + model->inputs[(size_t)b * model->length + t] * d, d,
+                     mean);
+            skep_add(model->trunk.position + t * d, d, mean);
         }
         for (size_t j = 0; j < d; j++) {
-            mean[j] /= (skep_real)lm->prefix;
+            mean[j] /= (skep_real)model->prefix;
         }
     }
 }
 
-void skep_gate_prefix_backward(struct skep_lm *lm)
+void skep_gate_prefix_backward(struct skep_model *model)
 {
-    if (by_token(lm)) {
+    if (by_token(model)) {
         return;
     }
-    size_t d = lm->config.dim;
-    for (uint32_t b = 0; b < lm->batch; b++) {
-        skep_real *gradient = lm->dprefix + b * d;
+    size_t d = model->config.dim;
+    for (uint32_t b = 0; b < model->batch; b++) {
+        skep_real *gradient = model->dprefix + b * d;
         for (size_t j = 0; j < d; j++) {
-            gradient[j] /= (skep_real)lm->prefix;
+            gradient[j] /= (skep_real)model->prefix;
         }
-        for (uint32_t t = 0; t < lm->prefix; t++) {
-            uint8_t byte = lm->inputs[(size_t)b * lm->length + t];
-            skep_add(gradient, d, lm->trunk_gradient.token + byte * d);
-            skep_add(gradient, d, lm->trunk_gradient.position + t * d);
+        for (uint32_t t = 0; t < model->prefix; t++) {
+            uint8_t byte = model->inputs[(size_t)b * model->length + t];
+            skep_add(gradient, d, model->trunk_gradient.token + byte * d);
+            skep_add(gradient, d, model->trunk_gradient.position + t * d);
         }
     }
 }
@@ -81,14 +82,15 @@ static void best_offer(struct best *best, skep_real score, uint32_t item)
     best->items[at] = item;
 }
 
-/* Chooses rows into lm->choice_rows in ascending order (so that ties go to the lower expert) and returns how many. */
-static size_t choose_rows(struct skep_lm *lm, uint32_t layer, const skep_real *scores)
+/* Chooses rows into model->choice_rows in ascending order (so that ties go to the lower expert) and returns how many. */
+static size_t choose_rows(struct skep_model *model, uint32_t layer, const skep_real *scores)
 {
-    const skep_real *balance = lm->trunk.layers[layer].balance_row;
-    const uint8_t *present = lm->row_present + (size_t)layer * lm->config.rows;
-    struct best best = {
-        .limit = lm->config.rows_per_token, .scores = lm->choice_scores, .items = lm->choice_rows};
-    for (uint32_t r = 0; r < lm->config.rows; r++) {
+    const skep_real *balance = model->trunk.layers[layer].balance_row;
+    const uint8_t *present = model->row_present + (size_t)layer * model->config.rows;
+    struct best best = {.limit = model->config.rows_per_token,
+                        .scores = model->choice_scores,
+                        .items = model->choice_rows};
+    for (uint32_t r = 0; r < model->config.rows; r++) {
         if (present[r] != 0) {
             best_offer(&best, scores[r] + balance[r], r);
         }
@@ -104,21 +106,21 @@ static size_t choose_rows(struct skep_lm *lm, uint32_t layer, const skep_real *s
     return best.count;
 }
 
-/* The best experts below lm->choice_rows[0 .. rows - 1] for one token, into chosen [k]; returns how many. */
-static size_t choose_experts(struct skep_lm *lm, uint32_t layer, size_t rows,
+/* The best experts below model->choice_rows[0 .. rows - 1] for one token, into chosen [k]; returns how many. */
+static size_t choose_experts(struct skep_model *model, uint32_t layer, size_t rows,
                              const skep_real *row_scores, const skep_real *column_scores,
                              uint32_t *chosen)
 {
-    const struct skep_lm_layer *trunk = &lm->trunk.layers[layer];
-    uint32_t columns = lm->config.columns;
+    const struct skep_model_layer *trunk = &model->trunk.layers[layer];
+    uint32_t columns = model->config.columns;
     struct best best = {
-        .limit = lm->config.experts_per_token, .scores = lm->choice_scores, .items = chosen};
+        .limit = model->config.experts_per_token, .scores = model->choice_scores, .items = chosen};
     for (size_t i = 0; i < rows; i++) {
-        uint32_t r = lm->choice_rows[i];
+        uint32_t r = model->choice_rows[i];
         skep_real row = row_scores[r] + trunk->balance_row[r];
         for (uint32_t c = 0; c < columns; c++) {
             uint32_t expert = r * columns + c;
-            if (skep_lm_expert_at(lm, layer, expert)->values != NULL) {
+            if (skep_model_expert_at(model, layer, expert)->values != NULL) {
                 best_offer(&best, row + column_scores[c] + trunk->balance_column[c], expert);
             }
         }
@@ -127,15 +129,15 @@ static size_t choose_experts(struct skep_lm *lm, uint32_t layer, size_t rows,
 }
 
 /* Softmax of the plain scores (no balance) over the chosen; the places left over get no expert and weight 0. */
-static void weigh(const struct skep_lm *lm, const skep_real *row_scores,
+static void weigh(const struct skep_model *model, const skep_real *row_scores,
                   const skep_real *column_scores, size_t count, uint32_t *chosen, skep_real *weight)
 {
-    uint32_t columns = lm->config.columns;
+    uint32_t columns = model->config.columns;
     for (size_t i = 0; i < count; i++) {
         weight[i] = row_scores[chosen[i] / columns] + column_scores[chosen[i] % columns];
     }
     skep_real total = count == 0 ? 0 : skep_logsumexp(weight, count);
-    for (size_t i = 0; i < lm->config.experts_per_token; i++) {
+    for (size_t i = 0; i < model->config.experts_per_token; i++) {
         if (i < count) {
             weight[i] = (skep_real)exp((double)(weight[i] - total));
         } else {
@@ -154,56 +156,56 @@ static double mean_squared_logsumexp(const skep_real *scores, size_t rows, size_
     return sum / (double)rows;
 }
 
-static void note_present_rows(struct skep_lm *lm, uint32_t layer)
+static void note_present_rows(struct skep_model *model, uint32_t layer)
 {
-    uint32_t columns = lm->config.columns;
-    for (uint32_t r = 0; r < lm->config.rows; r++) {
-        uint8_t *present = &lm->row_present[(size_t)layer * lm->config.rows + r];
+    uint32_t columns = model->config.columns;
+    for (uint32_t r = 0; r < model->config.rows; r++) {
+        uint8_t *present = &model->row_present[(size_t)layer * model->config.rows + r];
         *present = 0;
         for (uint32_t c = 0; c < columns; c++) {
-            *present |= skep_lm_expert_at(lm, layer, r * columns + c)->values != NULL;
+            *present |= skep_model_expert_at(model, layer, r * columns + c)->values != NULL;
         }
     }
 }
 
-static void choose(struct skep_lm *lm, uint32_t layer)
+static void choose(struct skep_model *model, uint32_t layer)
 {
-    const struct skep_model_config *config = &lm->config;
-    struct skep_lm_kept *kept = &lm->kept[layer];
-    size_t tokens = skep_lm_tokens(lm);
+    const struct skep_model_config *config = &model->config;
+    struct skep_model_kept *kept = &model->kept[layer];
+    size_t tokens = skep_model_tokens(model);
     size_t rows = 0;
-    note_present_rows(lm, layer);
+    note_present_rows(model, layer);
     for (size_t n = 0; n < tokens; n++) {
-        size_t chooser = by_token(lm) ? n : n / lm->length;
+        size_t chooser = by_token(model) ? n : n / model->length;
         const skep_real *row_scores = kept->row_scores + chooser * config->rows;
         const skep_real *column_scores = kept->column_scores + n * config->columns;
-        if (by_token(lm) || n % lm->length == 0) {
-            rows = choose_rows(lm, layer, row_scores);
+        if (by_token(model) || n % model->length == 0) {
+            rows = choose_rows(model, layer, row_scores);
         }
         uint32_t *chosen = kept->chosen + n * config->experts_per_token;
-        size_t count = choose_experts(lm, layer, rows, row_scores, column_scores, chosen);
-        weigh(lm, row_scores, column_scores, count, chosen,
+        size_t count = choose_experts(model, layer, rows, row_scores, column_scores, chosen);
+        weigh(model, row_scores, column_scores, count, chosen,
               kept->weight + n * config->experts_per_token);
     }
 }
 
-double skep_gate_forward(struct skep_lm *lm, uint32_t layer)
+double skep_gate_forward(struct skep_model *model, uint32_t layer)
 {
-    const struct skep_model_config *config = &lm->config;
-    const struct skep_lm_layer *trunk = &lm->trunk.layers[layer];
-    struct skep_lm_kept *kept = &lm->kept[layer];
+    const struct skep_model_config *config = &model->config;
+    const struct skep_model_layer *trunk = &model->trunk.layers[layer];
+    struct skep_model_kept *kept = &model->kept[layer];
     size_t d = config->dim;
-    struct skep_rows tokens = {skep_lm_tokens(lm), d, NULL};
-    skep_normalise(tokens, lm->x, kept->mid_hat, kept->mid_scale);
+    struct skep_rows tokens = {skep_model_tokens(model), d, NULL};
+    skep_normalise(tokens, model->x, kept->mid_hat, kept->mid_scale);
     skep_affine_forward(tokens, kept->mid_hat, trunk->norm, kept->mid_norm);
-    skep_linear_forward((struct skep_linear){tokens.count, d, config->columns}, kept->mid_norm,
-                        trunk->gate_column, 0, kept->column_scores);
-    skep_linear_forward((struct skep_linear){row_choosers(lm), d, config->rows},
-                        by_token(lm) ? kept->mid_norm : lm->prefix_mean, trunk->gate_row, 0,
-                        kept->row_scores);
-    choose(lm, layer);
+    skep_cblas_linear_forward((struct skep_linear){tokens.count, d, config->columns},
+                              kept->mid_norm, trunk->gate_column, 0, kept->column_scores);
+    skep_cblas_linear_forward((struct skep_linear){row_choosers(model), d, config->rows},
+                              by_token(model) ? kept->mid_norm : model->prefix_mean,
+                              trunk->gate_row, 0, kept->row_scores);
+    choose(model, layer);
     return mean_squared_logsumexp(kept->column_scores, tokens.count, config->columns) +
-           mean_squared_logsumexp(kept->row_scores, row_choosers(lm), config->rows);
+           mean_squared_logsumexp(kept->row_scores, row_choosers(model), config->rows);
 }
 
 /* Adds the gradient of weight * sum of logsumexp(scores)^2. */
@@ -221,52 +223,55 @@ static void add_z_gradient(const skep_real *scores, size_t rows, size_t columns,
 }
 
 /* Through the softmax over the chosen, onto the scores of rows and columns. */
-static void spread_weights(struct skep_lm *lm, const struct skep_lm_kept *kept)
+static void spread_weights(struct skep_model *model, const struct skep_model_kept *kept)
 {
-    const struct skep_model_config *config = &lm->config;
-    size_t tokens = skep_lm_tokens(lm);
+    const struct skep_model_config *config = &model->config;
+    size_t tokens = skep_model_tokens(model);
     size_t k = config->experts_per_token;
     for (size_t n = 0; n < tokens; n++) {
         const uint32_t *chosen = kept->chosen + n * k;
         const skep_real *weight = kept->weight + n * k;
-        const skep_real *dweight = lm->dweight + n * k;
-        size_t chooser = by_token(lm) ? n : n / lm->length;
+        const skep_real *dweight = model->dweight + n * k;
+        size_t chooser = by_token(model) ? n : n / model->length;
         skep_real mean = 0;
         for (size_t i = 0; i < k && chosen[i] != SKEP_NO_EXPERT; i++) {
             mean += weight[i] * dweight[i];
         }
         for (size_t i = 0; i < k && chosen[i] != SKEP_NO_EXPERT; i++) {
             skep_real gradient = weight[i] * (dweight[i] - mean);
-            lm->dcolumn[n * config->columns + chosen[i] % config->columns] += gradient;
-            lm->drow[chooser * config->rows + chosen[i] / config->columns] += gradient;
+            model->dcolumn[n * config->columns + chosen[i] % config->columns] += gradient;
+            model->drow[chooser * config->rows + chosen[i] / config->columns] += gradient;
         }
     }
 }
 
-void skep_gate_backward(struct skep_lm *lm, uint32_t layer, double z_loss)
+void skep_gate_backward(struct skep_model *model, uint32_t layer, double z_loss)
 {
-    const struct skep_model_config *config = &lm->config;
-    const struct skep_lm_layer *trunk = &lm->trunk.layers[layer];
-    const struct skep_lm_layer *gradient = &lm->trunk_gradient.layers[layer];
-    const struct skep_lm_kept *kept = &lm->kept[layer];
+    const struct skep_model_config *config = &model->config;
+    const struct skep_model_layer *trunk = &model->trunk.layers[layer];
+    const struct skep_model_layer *gradient = &model->trunk_gradient.layers[layer];
+    const struct skep_model_kept *kept = &model->kept[layer];
     size_t d = config->dim;
-    size_t choosers = row_choosers(lm);
-    struct skep_rows tokens = {skep_lm_tokens(lm), d, NULL};
-    memset(lm->dcolumn, 0, tokens.count * config->columns * sizeof *lm->dcolumn);
-    memset(lm->drow, 0, choosers * config->rows * sizeof *lm->drow);
-    spread_weights(lm, kept);
+    size_t choosers = row_choosers(model);
+    struct skep_rows tokens = {skep_model_tokens(model), d, NULL};
+    memset(model->dcolumn, 0, tokens.count * config->columns * sizeof *model->dcolumn);
+    memset(model->drow, 0, choosers * config->rows * sizeof *model->drow);
+    spread_weights(model, kept);
     if (z_loss != 0) {
         double z = z_loss / config->layers;
         add_z_gradient(kept->column_scores, tokens.count, config->columns, z / (double)tokens.count,
-                       lm->dcolumn);
-        add_z_gradient(kept->row_scores, choosers, config->rows, z / (double)choosers, lm->drow);
+                       model->dcolumn);
+        add_z_gradient(kept->row_scores, choosers, config->rows, z / (double)choosers, model->drow);
     }
     struct skep_linear column = {tokens.count, d, config->columns};
-    skep_linear_weights(column, lm->dcolumn, kept->mid_norm, 0, gradient->gate_column);
-    skep_linear_inputs(column, lm->dcolumn, trunk->gate_column, 0, lm->dnarrow);
+    skep_cblas_linear_weights(column, model->dcolumn, kept->mid_norm, 0, gradient->gate_column);
+    skep_cblas_linear_inputs(column, model->dcolumn, trunk->gate_column, 0, model->dnarrow);
     struct skep_linear row = {choosers, d, config->rows};
-    skep_linear_weights(row, lm->drow, by_token(lm) ? kept->mid_norm : lm->prefix_mean, 0,
-                        gradient->gate_row);
-    skep_linear_inputs(row, lm->drow, trunk->gate_row, 1, by_token(lm) ? lm->dnarrow : lm->dprefix);
-    skep_affine_backward(tokens, lm->dnarrow, kept->mid_hat, trunk->norm, lm->dhat, gradient->norm);
+    skep_cblas_linear_weights(row, model->drow,
+                              by_token(model) ? kept->mid_norm : model->prefix_mean, 0,
+                              gradient->gate_row);
+    skep_cblas_linear_inputs(row, model->drow, trunk->gate_row, 1,
+                             by_token(model) ? model->dnarrow : model->dprefix);
+    skep_affine_backward(tokens, model->dnarrow, kept->mid_hat, trunk->norm, model->dhat,
+                         gradient->norm);
 }

@@ -5,7 +5,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/rng.h"
-#include "common/model/lm-state.h"
+#include "common/model/model-state.h"
 #include "common/model/train.h"
 
 #define BYTES 256
@@ -71,8 +71,8 @@ static int check(size_t prompt_size, double temperature, double top_p, struct sk
     return SKEP_OK;
 }
 
-int skep_generate(struct skep_lm *lm, const uint8_t *prompt, size_t prompt_size, size_t length,
-                  double temperature, double top_p, uint64_t seed,
+int skep_generate(struct skep_model *model, const uint8_t *prompt, size_t prompt_size,
+                  size_t length, double temperature, double top_p, uint64_t seed,
                   bool (*emit)(void *user, uint8_t byte), void *user, struct skep_error *err)
 {
     int rc = check(prompt_size, temperature, top_p, err);
@@ -80,18 +80,18 @@ int skep_generate(struct skep_lm *lm, const uint8_t *prompt, size_t prompt_size,
         return rc;
     }
     /* Training never asks place T - 1 for a prediction, so the window holds one byte less than the context. */
-    uint32_t window = lm->config.context - 1;
+    uint32_t window = model->config.context - 1;
     uint8_t *text = skep_alloc(window, 1);
     uint32_t held = prompt_size < window ? (uint32_t)prompt_size : window;
     memcpy(text, prompt + prompt_size - held, held);
     struct skep_rng rng = skep_rng_of(seed);
     for (size_t i = 0; i < length; i++) {
         float logits[BYTES];
-        rc = skep_lm_next(lm, text, held, logits, err);
+        rc = skep_model_next(model, text, held, logits, err);
         if (rc != SKEP_OK) {
             break;
         }
-        uint8_t byte = draw(logits, lm->config.vocabulary, temperature, top_p, &rng);
+        uint8_t byte = draw(logits, model->config.vocabulary, temperature, top_p, &rng);
         if (!emit(user, byte)) {
             break;
         }

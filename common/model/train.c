@@ -6,7 +6,7 @@
 
 #include "common/base/alloc.h"
 #include "common/model/layout.h"
-#include "common/model/lm-state.h"
+#include "common/model/model-state.h"
 
 void skep_moments_init(struct skep_moments *moments, size_t parameters)
 {
@@ -38,14 +38,14 @@ static double clip_factor(double clip, double squares)
     return clip > 0 && norm > clip ? clip / norm : 1;
 }
 
-static void update_shard(struct skep_lm *lm, const struct skep_training_config *training,
+static void update_shard(struct skep_model *model, const struct skep_training_config *training,
                          struct skep_adamw adamw, const struct skep_shard *shard,
                          struct skep_moments *moments)
 {
     struct skep_layout layout;
-    skep_layout_of(skep_lm_config(lm), shard, &layout);
-    skep_real *values = skep_lm_parameters(lm, shard);
-    const skep_real *gradients = skep_lm_gradients(lm, shard);
+    skep_layout_of(skep_model_config(model), shard, &layout);
+    skep_real *values = skep_model_parameters(model, shard);
+    const skep_real *gradients = skep_model_gradients(model, shard);
     assert(values != NULL && moments->parameters == layout.parameters);
     moments->step++;
     adamw.correction1 = 1 / (1 - pow(training->beta1, (double)moments->step));
@@ -81,42 +81,42 @@ static void balance(const uint64_t *loads, const bool *open, size_t count, doubl
     }
 }
 
-static void balance_layer(struct skep_lm *lm, uint32_t layer, double step)
+static void balance_layer(struct skep_model *model, uint32_t layer, double step)
 {
-    const struct skep_model_config *config = &lm->config;
+    const struct skep_model_config *config = &model->config;
     uint64_t rows[SKEP_LIMIT_GRID] = {0};
     uint64_t columns[SKEP_LIMIT_GRID] = {0};
     bool row_open[SKEP_LIMIT_GRID] = {false};
     bool column_open[SKEP_LIMIT_GRID] = {false};
-    skep_lm_loads(lm, layer, rows, columns);
-    for (size_t e = 0; e < skep_lm_grid(lm); e++) {
-        if (skep_lm_expert_at(lm, layer, e)->values != NULL) {
+    skep_model_loads(model, layer, rows, columns);
+    for (size_t e = 0; e < skep_model_grid(model); e++) {
+        if (skep_model_expert_at(model, layer, e)->values != NULL) {
             row_open[e / config->columns] = true;
             column_open[e % config->columns] = true;
         }
     }
-    struct skep_lm_layer *trunk = &lm->trunk.layers[layer];
+    struct skep_model_layer *trunk = &model->trunk.layers[layer];
     balance(rows, row_open, config->rows, step, trunk->balance_row);
     balance(columns, column_open, config->columns, step, trunk->balance_column);
 }
 
-void skep_train_step(struct skep_lm *lm, const struct skep_training_config *training,
+void skep_train_step(struct skep_model *model, const struct skep_training_config *training,
                      double learning_rate, const struct skep_shard *shards,
                      struct skep_moments *moments, size_t shard_count)
 {
-    assert(lm->config.rows <= SKEP_LIMIT_GRID && lm->config.columns <= SKEP_LIMIT_GRID);
+    assert(model->config.rows <= SKEP_LIMIT_GRID && model->config.columns <= SKEP_LIMIT_GRID);
     struct skep_adamw adamw = {.rate = learning_rate,
                                .beta1 = training->beta1,
                                .beta2 = training->beta2,
                                .epsilon = training->epsilon};
-    adamw.gradient = clip_factor(training->clip, skep_lm_gradient_squares(lm));
+    adamw.gradient = clip_factor(training->clip, skep_model_gradient_squares(model));
     bool trunk = false;
     for (size_t i = 0; i < shard_count; i++) {
-        update_shard(lm, training, adamw, &shards[i], &moments[i]);
+        update_shard(model, training, adamw, &shards[i], &moments[i]);
         trunk |= shards[i].kind == SKEP_SHARD_TRUNK;
     }
-    for (uint32_t l = 0; trunk && l < lm->config.layers; l++) {
-        balance_layer(lm, l, training->balance_step);
+    for (uint32_t l = 0; trunk && l < model->config.layers; l++) {
+        balance_layer(model, l, training->balance_step);
     }
 }
 
@@ -138,33 +138,33 @@ static void quarters_add(struct quarters *quarters, uint32_t step, double loss)
     }
 }
 
-int skep_train_job(struct skep_lm *lm, const struct skep_training_config *training,
+int skep_train_job(struct skep_model *model, const struct skep_training_config *training,
                    double learning_rate, const struct skep_shard *shards,
                    struct skep_moments *moments, size_t shard_count,
                    const struct skep_slice_chunk *chunks, size_t chunk_count,
                    const struct skep_hash *ticket, skep_train_poll poll, void *user,
                    struct skep_job_result *ret_result, struct skep_error *err)
 {
-    if (training->batch > lm->batch_limit) {
+    if (training->batch > model->batch_limit) {
         return skep_error_set(err, SKEP_ERR_ARGUMENT,
                               "a job with batches of %u sequences, but the model was made for %u",
-                              training->batch, lm->batch_limit);
+                              training->batch, model->batch_limit);
     }
-    uint32_t context = lm->config.context;
+    uint32_t context = model->config.context;
     uint8_t *tokens = skep_alloc((size_t)training->batch * context, 1);
     struct quarters quarters = {.steps = training->steps, .quarter = (training->steps + 3) / 4};
     uint64_t total = 0;
     int rc = SKEP_OK;
     for (uint32_t step = 0; step < training->steps && rc == SKEP_OK; step++) {
-        struct skep_lm_loss loss;
+        struct skep_model_loss loss;
         rc = skep_slice_batch(chunks, chunk_count, ticket, step, training->batch, context, tokens,
                               err);
-        rc = rc != SKEP_OK ? rc : skep_lm_forward(lm, tokens, training->batch, &loss, err);
-        rc = rc != SKEP_OK ? rc : skep_lm_backward(lm, training->z_loss, err);
+        rc = rc != SKEP_OK ? rc : skep_model_forward(model, tokens, training->batch, &loss, err);
+        rc = rc != SKEP_OK ? rc : skep_model_backward(model, training->z_loss, err);
         if (rc != SKEP_OK) {
             break;
         }
-        skep_train_step(lm, training, learning_rate, shards, moments, shard_count);
+        skep_train_step(model, training, learning_rate, shards, moments, shard_count);
         double mean = loss.sum_nats / (double)loss.tokens;
         total += loss.tokens;
         quarters_add(&quarters, step, mean);

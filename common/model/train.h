@@ -14,7 +14,7 @@
 
 #include "common/base/error.h"
 #include "common/base/id.h"
-#include "common/model/lm.h"
+#include "common/model/model.h"
 #include "common/wire/manifest.h"
 
 /* AdamW moments of one shard: they stay with the donor. Flat arrays in layout order. */
@@ -37,7 +37,7 @@ struct skep_slice_chunk {
 /* One training step after forward and backward: clips the global norm over all present shards to training->clip, then AdamW on
  * every shard in `shards` with its moments; if the trunk is among them, the balancing biases of rows and columns that have a
  * present expert move by balance_step * sign(mean load - load), the mean being over those. clip 0: no limit. */
-void skep_train_step(struct skep_lm *lm, const struct skep_training_config *training,
+void skep_train_step(struct skep_model *model, const struct skep_training_config *training,
                      double learning_rate, const struct skep_shard *shards,
                      struct skep_moments *moments, size_t shard_count);
 
@@ -59,8 +59,8 @@ struct skep_job_result {
     double loss_last;
 };
 
-/* Runs the whole job: training->steps steps over `shards` (all present in lm). */
-int skep_train_job(struct skep_lm *lm, const struct skep_training_config *training,
+/* Runs the whole job: training->steps steps over `shards` (all present in model). */
+int skep_train_job(struct skep_model *model, const struct skep_training_config *training,
                    double learning_rate, const struct skep_shard *shards,
                    struct skep_moments *moments, size_t shard_count,
                    const struct skep_slice_chunk *chunks, size_t chunk_count,
@@ -69,12 +69,12 @@ int skep_train_job(struct skep_lm *lm, const struct skep_training_config *traini
 
 /* Bits per byte of `text`: windows of T bytes every T - prefix bytes, so that each byte but the first `prefix` is predicted once;
  * the last window is moved back to end with the text and counts only bytes not yet counted. */
-int skep_eval_text(struct skep_lm *lm, const uint8_t *text, size_t size, double *ret_bits_per_byte,
-                   uint64_t *ret_tokens, struct skep_error *err);
+int skep_eval_text(struct skep_model *model, const uint8_t *text, size_t size,
+                   double *ret_bits_per_byte, uint64_t *ret_tokens, struct skep_error *err);
 
 /* Draws `length` bytes after `prompt`, by temperature and top-p from a seed; calls `emit` for each byte until it returns false. */
-int skep_generate(struct skep_lm *lm, const uint8_t *prompt, size_t prompt_size, size_t length,
-                  double temperature, double top_p, uint64_t seed,
+int skep_generate(struct skep_model *model, const uint8_t *prompt, size_t prompt_size,
+                  size_t length, double temperature, double top_p, uint64_t seed,
                   bool (*emit)(void *user, uint8_t byte), void *user, struct skep_error *err);
 
 #endif

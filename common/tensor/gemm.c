@@ -29,24 +29,24 @@ void skep_gemm(struct skep_gemm_size size, struct skep_matrix a, struct skep_mat
          (int)size.inner, 1, a.data, (int)a.stride, b.data, (int)b.stride, beta, c, (int)c_stride);
 }
 
-void skep_linear_forward(struct skep_linear shape, const skep_real *x, const skep_real *w,
-                         skep_real beta, skep_real *y)
+void skep_cblas_linear_forward(struct skep_linear shape, const skep_real *x, const skep_real *w,
+                               skep_real beta, skep_real *y)
 {
     skep_gemm((struct skep_gemm_size){shape.rows, shape.outputs, shape.inputs},
               (struct skep_matrix){x, shape.inputs, false},
               (struct skep_matrix){w, shape.inputs, true}, beta, y, shape.outputs);
 }
 
-void skep_linear_inputs(struct skep_linear shape, const skep_real *dy, const skep_real *w,
-                        skep_real beta, skep_real *dx)
+void skep_cblas_linear_inputs(struct skep_linear shape, const skep_real *dy, const skep_real *w,
+                              skep_real beta, skep_real *dx)
 {
     skep_gemm((struct skep_gemm_size){shape.rows, shape.inputs, shape.outputs},
               (struct skep_matrix){dy, shape.outputs, false},
               (struct skep_matrix){w, shape.inputs, false}, beta, dx, shape.inputs);
 }
 
-void skep_linear_weights(struct skep_linear shape, const skep_real *dy, const skep_real *x,
-                         skep_real beta, skep_real *dw)
+void skep_cblas_linear_weights(struct skep_linear shape, const skep_real *dy, const skep_real *x,
+                               skep_real beta, skep_real *dw)
 {
     skep_gemm((struct skep_gemm_size){shape.outputs, shape.inputs, shape.rows},
               (struct skep_matrix){dy, shape.outputs, true},

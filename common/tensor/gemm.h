@@ -8,41 +8,21 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/tensor/real.h"
-
-struct skep_matrix {
-    const skep_real *data;
-    size_t stride;   /* values from one row to the next, as it lies in memory */
-    bool transposed; /* read as its transpose */
-};
-
-/* C is [rows, columns], the sum runs over `inner`. */
-struct skep_gemm_size {
-    size_t rows;
-    size_t columns;
-    size_t inner;
-};
+#include "common/tensor/ops.h"
 
 /* C <- A B + beta C; with beta 0 C need not be initialised. Empty sizes are allowed. */
 void skep_gemm(struct skep_gemm_size size, struct skep_matrix a, struct skep_matrix b,
                skep_real beta, skep_real *c, size_t c_stride);
 
-/* A linear map of `rows` inputs [rows, inputs] by weights [outputs, inputs] to [rows, outputs]; all without gaps. */
-struct skep_linear {
-    size_t rows;
-    size_t inputs;
-    size_t outputs;
-};
-
 /* y <- x w^T + beta y */
-void skep_linear_forward(struct skep_linear shape, const skep_real *x, const skep_real *w,
-                         skep_real beta, skep_real *y);
+void skep_cblas_linear_forward(struct skep_linear shape, const skep_real *x, const skep_real *w,
+                               skep_real beta, skep_real *y);
 /* dx <- dy w + beta dx */
-void skep_linear_inputs(struct skep_linear shape, const skep_real *dy, const skep_real *w,
-                        skep_real beta, skep_real *dx);
+void skep_cblas_linear_inputs(struct skep_linear shape, const skep_real *dy, const skep_real *w,
+                              skep_real beta, skep_real *dx);
 /* dw <- dy^T x + beta dw */
-void skep_linear_weights(struct skep_linear shape, const skep_real *dy, const skep_real *x,
-                         skep_real beta, skep_real *dw);
+void skep_cblas_linear_weights(struct skep_linear shape, const skep_real *dy, const skep_real *x,
+                               skep_real beta, skep_real *dw);
 
 /* Threads that matrix products may use from now on; one until it is called. Returns false where the CBLAS in use cannot be told. */
 bool skep_gemm_set_threads(unsigned threads);

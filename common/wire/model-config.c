@@ -96,6 +96,11 @@ static int check_relations(const struct skep_model_config *config, struct skep_e
     return SKEP_OK;
 }
 
+size_t skep_model_config_window(const struct skep_model_config *config)
+{
+    return config->kind == SKEP_MODEL_CLASSIFIER ? (size_t)config->inputs + 1 : config->context;
+}
+
 int skep_model_config_check(const struct skep_model_config *config, struct skep_error *err)
 {
     int rc = skep_fields_check(WHAT, FIELDS, FIELD_COUNT, config, err);

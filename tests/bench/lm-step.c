@@ -40,7 +40,7 @@ static double sgemm_rate(int runs)
     double best = 0;
     for (int i = 0; i < runs; i++) {
         double start = now_s();
-        skep_linear_forward(shape, a, a + count, 0, a + 2 * count);
+        skep_cblas_linear_forward(shape, a, a + count, 0, a + 2 * count);
         double rate = 2.0 * SGEMM_SIZE * SGEMM_SIZE * SGEMM_SIZE / (now_s() - start) / 1e9;
         best = rate > best ? rate : best;
     }
@@ -51,7 +51,7 @@ static double sgemm_rate(int runs)
 struct job {
     struct skep_model_config config;
     struct skep_training_config training;
-    struct skep_lm *lm;
+    struct skep_model *lm;
     size_t shard_count;
     struct skep_shard *shards;
     struct skep_moments *moments;
@@ -65,7 +65,7 @@ static void add_shard(struct job *job, struct skep_shard shard)
     skep_layout_of(&job->config, &shard, &layout);
     float *values = skep_alloc(layout.parameters, sizeof *values);
     skep_layout_seed(&layout, &job->config, &SEED, values);
-    skep_lm_set(job->lm, &shard, values);
+    skep_model_set(job->lm, &shard, values);
     skep_moments_init(&job->moments[job->shard_count], layout.parameters);
     job->shards[job->shard_count++] = shard;
     /* The trunk comes first, then every expert adds its share of a token: k of those in its layer. */
@@ -102,7 +102,7 @@ static void job_init(struct job *job, uint32_t dim, uint32_t context, uint32_t s
                                                   .z_loss = 0.001,
                                                   .balance_step = 0.001};
     struct skep_error err = {0};
-    if (skep_lm_new(&job->config, job->training.batch, &job->lm, &err) != SKEP_OK) {
+    if (skep_model_new(&job->config, job->training.batch, &job->lm, &err) != SKEP_OK) {
         fprintf(stderr, "lm-step: %s\n", err.text);
         exit(1);
     }
@@ -126,7 +126,7 @@ static void job_done(struct job *job)
     }
     free(job->shards);
     free(job->moments);
-    skep_lm_free(job->lm);
+    skep_model_free(job->lm);
 }
 
 /* Tokens a second of one job; the fastest of a few, as with sgemm. */

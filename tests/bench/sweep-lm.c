@@ -58,7 +58,7 @@ struct sweep {
     size_t shard_count;
     struct shard_state *shards;
     struct donor donors[MOST_DONORS];
-    struct skep_lm *lm;
+    struct skep_model *lm;
     uint64_t version;
     uint64_t tokens;
     double train_s;
@@ -177,7 +177,7 @@ static void choose_rows(struct sweep *sweep, const struct skep_hash *ticket,
         die(&err);
     }
     for (unsigned w = 0; w < ROW_SAMPLE; w++) {
-        skep_lm_score_rows(sweep->lm, tokens + (size_t)w * model->context, scores);
+        skep_model_score_rows(sweep->lm, tokens + (size_t)w * model->context, scores);
         for (uint32_t l = 0; l < model->layers; l++) {
             uint32_t best = 0;
             for (uint32_t r = 1; r < model->rows; r++) {
@@ -220,10 +220,10 @@ static size_t load_shards(struct sweep *sweep, const bool *rows, size_t *ret_pic
         bool wanted = state->shard.kind == SKEP_SHARD_TRUNK || rows == NULL ||
                       rows[state->shard.layer * sweep->manifest.model.rows + state->shard.row];
         if (wanted) {
-            skep_lm_set(sweep->lm, &state->shard, state->parameters);
+            skep_model_set(sweep->lm, &state->shard, state->parameters);
             ret_picked[count++] = i;
         } else {
-            skep_lm_drop(sweep->lm, &state->shard);
+            skep_model_drop(sweep->lm, &state->shard);
         }
     }
     return count;
@@ -237,7 +237,7 @@ static void compress_shard(struct sweep *sweep, struct donor *donor, size_t inde
         donor->residuals[index] = skep_alloc(count, sizeof(float));
     }
     float *delta = skep_alloc(count, sizeof *delta);
-    const float *end = skep_lm_parameters(sweep->lm, &state->shard);
+    const float *end = skep_model_parameters(sweep->lm, &state->shard);
     for (size_t i = 0; i < count; i++) {
         delta[i] = state->parameters[i] - end[i];
     }
@@ -274,7 +274,7 @@ static void run_job(struct sweep *sweep, unsigned number)
     if (sweep->donor_count > 0) {
         rows = skep_alloc((size_t)sweep->manifest.model.layers * sweep->manifest.model.rows,
                           sizeof *rows);
-        skep_lm_set(sweep->lm, &sweep->shards[0].shard, sweep->shards[0].parameters);
+        skep_model_set(sweep->lm, &sweep->shards[0].shard, sweep->shards[0].parameters);
         choose_rows(sweep, &ticket, chunks, chunk_count, rows);
     }
     size_t count = load_shards(sweep, rows, picked);
@@ -304,7 +304,7 @@ static void run_job(struct sweep *sweep, unsigned number)
             compress_shard(sweep, donor, picked[i]);
         } else {
             struct shard_state *state = &sweep->shards[picked[i]];
-            memcpy(state->parameters, skep_lm_parameters(sweep->lm, &state->shard),
+            memcpy(state->parameters, skep_model_parameters(sweep->lm, &state->shard),
                    state->layout.parameters * sizeof(float));
         }
     }
@@ -432,7 +432,7 @@ int main(int argc, char **argv)
     struct skep_error err = {0};
     uint32_t batch = sweep.manifest.training.batch;
     if (skep_model_config_check(&sweep.manifest.model, &err) != 0 ||
-        skep_lm_new(&sweep.manifest.model, batch, &sweep.lm, &err) != 0) {
+        skep_model_new(&sweep.manifest.model, batch, &sweep.lm, &err) != 0) {
         die(&err);
     }
     uint64_t next_point = 0;

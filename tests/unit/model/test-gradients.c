@@ -11,9 +11,9 @@
 
 #include "common/base/alloc.h"
 #include "common/base/rng.h"
-#include "common/model/lm-state.h"
+#include "common/model/model-state.h"
 #include "tests/lib/cmocka.h"
-#include "tests/unit/model/lm-fixture.h"
+#include "tests/unit/model/model-fixture.h"
 
 #define STEP 1e-5
 #define RELATIVE 1e-6
@@ -23,7 +23,7 @@
 #define CHECKED 10 /* values of each tensor, mostly */
 
 struct trial {
-    struct skep_lm *lm;
+    struct skep_model *lm;
     struct skep_model_config config;
     uint8_t *tokens;
     uint32_t *chosen; /* of all layers, when nothing is nudged */
@@ -39,8 +39,8 @@ static size_t choices(const struct trial *trial)
 
 static double loss_of(struct trial *trial)
 {
-    struct skep_lm_loss loss;
-    assert_int_equal(skep_lm_forward(trial->lm, trial->tokens, BATCH, &loss, NULL), SKEP_OK);
+    struct skep_model_loss loss;
+    assert_int_equal(skep_model_forward(trial->lm, trial->tokens, BATCH, &loss, NULL), SKEP_OK);
     return loss.sum_nats / (double)loss.tokens + Z_LOSS * loss.z;
 }
 
@@ -74,7 +74,7 @@ static void check_value(struct trial *trial, const char *shard, const struct ske
 
 static void check_shard(struct trial *trial, const struct skep_shard *shard, struct skep_rng *rng)
 {
-    double *values = skep_lm_parameters(trial->lm, shard);
+    double *values = skep_model_parameters(trial->lm, shard);
     if (values == NULL) {
         return;
     }
@@ -83,7 +83,7 @@ static void check_shard(struct trial *trial, const struct skep_shard *shard, str
     struct skep_layout layout;
     skep_layout_of(&trial->config, shard, &layout);
     /* The forward passes of the nudges leave the gradients alone, backward passes are not run meanwhile. */
-    const double *gradients = skep_lm_gradients(trial->lm, shard);
+    const double *gradients = skep_model_gradients(trial->lm, shard);
     for (size_t i = 0; i < layout.tensor_count; i++) {
         const struct skep_tensor_spec *spec = &layout.tensors[i];
         size_t count = spec->count < trial->each ? spec->count : trial->each;
@@ -96,11 +96,11 @@ static void check_shard(struct trial *trial, const struct skep_shard *shard, str
     skep_layout_done(&layout);
 }
 
-static void drop_some(struct skep_lm *lm)
+static void drop_some(struct skep_model *lm)
 {
     for (uint32_t i = 0; i < 5; i++) {
         struct skep_shard shard = fixture_expert(i % 2, i % 3, (i * 2) % 3);
-        skep_lm_drop(lm, &shard);
+        skep_model_drop(lm, &shard);
     }
 }
 
@@ -124,7 +124,7 @@ static void run_trial_of(struct trial *trial, uint64_t seed, size_t checked)
     fixture_tokens(&trial->config, 3, trial->tokens, (size_t)BATCH * trial->config.context);
     loss_of(trial);
     note_choices(trial);
-    assert_int_equal(skep_lm_backward(trial->lm, Z_LOSS, NULL), SKEP_OK);
+    assert_int_equal(skep_model_backward(trial->lm, Z_LOSS, NULL), SKEP_OK);
     struct skep_rng rng = skep_rng_of(1);
     check_shard(trial, &FIXTURE_TRUNK, &rng);
     for (uint32_t e = 0; e < trial->config.layers * 9; e++) {
@@ -135,7 +135,7 @@ static void run_trial_of(struct trial *trial, uint64_t seed, size_t checked)
     assert_true(trial->nonzero > trial->checked / 5);
     free(trial->tokens);
     free(trial->chosen);
-    skep_lm_free(trial->lm);
+    skep_model_free(trial->lm);
 }
 
 static void run_trial(enum skep_route route, uint32_t rows_per_token, bool missing)
@@ -199,18 +199,18 @@ static void the_row_gate_learns_when_several_rows_are_used(void **state)
 {
     (void)state;
     struct skep_model_config config = fixture_config(SKEP_ROUTE_DOCUMENT, 2);
-    struct skep_lm *lm = fixture_lm(&config, BATCH, 5);
+    struct skep_model *lm = fixture_lm(&config, BATCH, 5);
     uint8_t tokens[BATCH * 9];
     fixture_tokens(&config, 3, tokens, sizeof tokens);
-    struct skep_lm_loss loss;
-    assert_int_equal(skep_lm_forward(lm, tokens, BATCH, &loss, NULL), SKEP_OK);
-    assert_int_equal(skep_lm_backward(lm, 0, NULL), SKEP_OK);
+    struct skep_model_loss loss;
+    assert_int_equal(skep_model_forward(lm, tokens, BATCH, &loss, NULL), SKEP_OK);
+    assert_int_equal(skep_model_backward(lm, 0, NULL), SKEP_OK);
     double squares = 0;
     for (size_t i = 0; i < (size_t)config.rows * config.dim; i++) {
         squares += pow(lm->trunk_gradient.layers[0].gate_row[i], 2);
     }
     assert_true(squares > 0);
-    skep_lm_free(lm);
+    skep_model_free(lm);
 }
 
 int main(void)

@@ -6,7 +6,7 @@
 #include "common/base/alloc.h"
 #include "common/model/layout.h"
 #include "tests/lib/cmocka.h"
-#include "tests/unit/model/lm-fixture.h"
+#include "tests/unit/model/model-fixture.h"
 
 static const struct skep_hash SEED = {{5}};
 

@@ -4,10 +4,10 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
-#include "common/model/lm-state.h"
+#include "common/model/model-state.h"
 #include "common/model/train.h"
 #include "tests/lib/cmocka.h"
-#include "tests/unit/model/lm-fixture.h"
+#include "tests/unit/model/model-fixture.h"
 
 #define T 9
 #define PREFIX 3
@@ -34,7 +34,7 @@ static struct skep_training_config training_config(void)
 struct trainee {
     struct skep_model_config config;
     struct skep_training_config training;
-    struct skep_lm *lm;
+    struct skep_model *lm;
     struct skep_shard shards[SHARDS];
     struct skep_moments moments[SHARDS];
     uint8_t text[400];
@@ -71,7 +71,7 @@ static int teardown(void **state)
     for (size_t i = 0; i < SHARDS; i++) {
         skep_moments_done(&trainee->moments[i]);
     }
-    skep_lm_free(trainee->lm);
+    skep_model_free(trainee->lm);
     free(trainee);
     return 0;
 }
@@ -140,11 +140,11 @@ static void a_job_for_larger_batches_than_the_model_is_refused(void **state)
 static void one_step(struct trainee *trainee, double rate)
 {
     uint8_t tokens[BATCH * T];
-    struct skep_lm_loss loss;
+    struct skep_model_loss loss;
     assert_int_equal(skep_slice_batch(&trainee->chunk, 1, &TICKET, 0, BATCH, T, tokens, NULL),
                      SKEP_OK);
-    assert_int_equal(skep_lm_forward(trainee->lm, tokens, BATCH, &loss, NULL), SKEP_OK);
-    assert_int_equal(skep_lm_backward(trainee->lm, 0.001, NULL), SKEP_OK);
+    assert_int_equal(skep_model_forward(trainee->lm, tokens, BATCH, &loss, NULL), SKEP_OK);
+    assert_int_equal(skep_model_backward(trainee->lm, 0.001, NULL), SKEP_OK);
     skep_train_step(trainee->lm, &trainee->training, rate, trainee->shards, trainee->moments,
                     SHARDS);
 }
@@ -152,14 +152,14 @@ static void one_step(struct trainee *trainee, double rate)
 static void balancing_biases_move_against_the_load_and_by_nothing_else(void **state)
 {
     struct trainee *trainee = *state;
-    struct skep_lm_layer *layer = &trainee->lm->trunk.layers[0];
+    struct skep_model_layer *layer = &trainee->lm->trunk.layers[0];
     float before[3];
     memcpy(before, layer->balance_column, sizeof before);
     trainee->training.weight_decay = 10;
     one_step(trainee, 1e-2);
     uint64_t rows[3];
     uint64_t loads[3];
-    skep_lm_loads(trainee->lm, 0, rows, loads);
+    skep_model_loads(trainee->lm, 0, rows, loads);
     double mean = (double)(loads[0] + loads[1] + loads[2]) / 3;
     bool moved = false;
     for (size_t i = 0; i < 3; i++) {
@@ -176,14 +176,14 @@ static void a_row_without_experts_keeps_its_bias(void **state)
     struct trainee *trainee = *state;
     for (uint32_t c = 0; c < 3; c++) {
         struct skep_shard shard = fixture_expert(0, 1, c);
-        skep_lm_drop(trainee->lm, &shard);
+        skep_model_drop(trainee->lm, &shard);
     }
     float before = trainee->lm->trunk.layers[0].balance_row[1];
     uint8_t tokens[BATCH * T];
-    struct skep_lm_loss loss;
+    struct skep_model_loss loss;
     skep_slice_batch(&trainee->chunk, 1, &TICKET, 0, BATCH, T, tokens, NULL);
-    assert_int_equal(skep_lm_forward(trainee->lm, tokens, BATCH, &loss, NULL), SKEP_OK);
-    assert_int_equal(skep_lm_backward(trainee->lm, 0, NULL), SKEP_OK);
+    assert_int_equal(skep_model_forward(trainee->lm, tokens, BATCH, &loss, NULL), SKEP_OK);
+    assert_int_equal(skep_model_backward(trainee->lm, 0, NULL), SKEP_OK);
     skep_train_step(trainee->lm, &trainee->training, 1e-2, trainee->shards, trainee->moments, 1);
     assert_true(trainee->lm->trunk.layers[0].balance_row[1] == before);
 }
@@ -195,10 +195,10 @@ static void a_step_without_the_trunk_leaves_it_alone(void **state)
     float *before = skep_alloc(1, size);
     memcpy(before, trainee->lm->trunk.values, size);
     uint8_t tokens[BATCH * T];
-    struct skep_lm_loss loss;
+    struct skep_model_loss loss;
     skep_slice_batch(&trainee->chunk, 1, &TICKET, 0, BATCH, T, tokens, NULL);
-    assert_int_equal(skep_lm_forward(trainee->lm, tokens, BATCH, &loss, NULL), SKEP_OK);
-    assert_int_equal(skep_lm_backward(trainee->lm, 0, NULL), SKEP_OK);
+    assert_int_equal(skep_model_forward(trainee->lm, tokens, BATCH, &loss, NULL), SKEP_OK);
+    assert_int_equal(skep_model_backward(trainee->lm, 0, NULL), SKEP_OK);
     skep_train_step(trainee->lm, &trainee->training, 1e-2, trainee->shards + 1,
                     trainee->moments + 1, SHARDS - 1);
     assert_memory_equal(before, trainee->lm->trunk.values, size);
@@ -271,8 +271,8 @@ static double bits_by_hand(struct trainee *trainee, size_t size)
     size_t counted = PREFIX;
     while (counted < size) {
         size_t start = counted - PREFIX + T <= size ? counted - PREFIX : size - T;
-        struct skep_lm_loss loss;
-        assert_int_equal(skep_lm_forward(trainee->lm, trainee->text + start, 1, &loss, NULL),
+        struct skep_model_loss loss;
+        assert_int_equal(skep_model_forward(trainee->lm, trainee->text + start, 1, &loss, NULL),
                          SKEP_OK);
         for (size_t i = counted - start; i < T; i++) {
             nats += trainee->lm->nats[i - PREFIX];
@@ -334,7 +334,7 @@ static void a_tiny_top_p_draws_the_most_probable_byte(void **state)
     struct drawn drawn = {.size = 39};
     const uint8_t prompt[2] = {1, 2};
     float logits[11];
-    assert_int_equal(skep_lm_next(trainee->lm, prompt, 2, logits, NULL), SKEP_OK);
+    assert_int_equal(skep_model_next(trainee->lm, prompt, 2, logits, NULL), SKEP_OK);
     assert_int_equal(skep_generate(trainee->lm, prompt, 2, 1, 1, 1e-9, 5, keep_byte, &drawn, NULL),
                      SKEP_OK);
     for (size_t i = 0; i < 11; i++) {
@@ -347,7 +347,7 @@ static void nonsense_asked_of_generate_is_refused(void **state)
     struct trainee *trainee = *state;
     struct drawn drawn = {0};
     const uint8_t prompt[1] = {1};
-    struct skep_lm *lm = trainee->lm;
+    struct skep_model *lm = trainee->lm;
     assert_int_equal(skep_generate(lm, prompt, 0, 1, 1, 1, 5, keep_byte, &drawn, NULL),
                      SKEP_ERR_ARGUMENT);
     assert_int_equal(skep_generate(lm, prompt, 1, 1, 0, 1, 5, keep_byte, &drawn, NULL),

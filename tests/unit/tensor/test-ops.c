@@ -85,9 +85,9 @@ static void a_linear_map_and_its_gradients_are_matrix_products(void **state)
     float dx[2] = {1, 1};
     float dw[6];
     struct skep_linear shape = {1, 2, 3};
-    skep_linear_forward(shape, x, w, 0, y);
-    skep_linear_inputs(shape, dy, w, 1, dx);
-    skep_linear_weights(shape, dy, x, 0, dw);
+    skep_cblas_linear_forward(shape, x, w, 0, y);
+    skep_cblas_linear_inputs(shape, dy, w, 1, dx);
+    skep_cblas_linear_weights(shape, dy, x, 0, dw);
     assert_near(y, (float[]){5, 11, 17}, 3);
     assert_near(dx, (float[]){-3, -3}, 2);
     assert_near(dw, (float[]){1, 2, 0, 0, -1, -2}, 6);

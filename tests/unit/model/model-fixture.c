@@ -1,4 +1,4 @@
-#include "tests/unit/model/lm-fixture.h"
+#include "tests/unit/model/model-fixture.h"
 
 #include <stdlib.h>
 
@@ -29,10 +29,10 @@ struct skep_shard fixture_expert(uint32_t layer, uint32_t row, uint32_t column)
     return (struct skep_shard){SKEP_SHARD_FFN, (uint16_t)layer, (uint16_t)row, (uint16_t)column};
 }
 
-static void set_random(struct skep_lm *lm, const struct skep_shard *shard, struct skep_rng *rng)
+static void set_random(struct skep_model *lm, const struct skep_shard *shard, struct skep_rng *rng)
 {
     struct skep_layout layout;
-    skep_layout_of(skep_lm_config(lm), shard, &layout);
+    skep_layout_of(skep_model_config(lm), shard, &layout);
     float *values = skep_alloc(layout.parameters, sizeof *values);
     for (size_t i = 0; i < layout.tensor_count; i++) {
         const struct skep_tensor_spec *spec = &layout.tensors[i];
@@ -41,15 +41,15 @@ static void set_random(struct skep_lm *lm, const struct skep_shard *shard, struc
             values[spec->offset + j] = (float)((skep_rng_unit(rng) * 2 - 1) * range);
         }
     }
-    skep_lm_set(lm, shard, values);
+    skep_model_set(lm, shard, values);
     free(values);
     skep_layout_done(&layout);
 }
 
-struct skep_lm *fixture_lm(const struct skep_model_config *config, uint32_t batch, uint64_t seed)
+struct skep_model *fixture_lm(const struct skep_model_config *config, uint32_t batch, uint64_t seed)
 {
-    struct skep_lm *lm;
-    assert_int_equal(skep_lm_new(config, batch, &lm, NULL), SKEP_OK);
+    struct skep_model *lm;
+    assert_int_equal(skep_model_new(config, batch, &lm, NULL), SKEP_OK);
     struct skep_rng rng = skep_rng_of(seed);
     set_random(lm, &FIXTURE_TRUNK, &rng);
     for (uint32_t l = 0; l < config->layers; l++) {

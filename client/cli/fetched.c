@@ -1,4 +1,4 @@
-#include "client/cli/model.h"
+#include "client/cli/fetched.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@ static char *cache_folder(const char *dir, const struct skep_project_id *project
     return skep_format("%s/.cache/skep/%.8s", home != NULL ? home : "/tmp", id);
 }
 
-static int open_session(const struct skep_model_source *source, struct skep_model *model,
+static int open_session(const struct skep_fetched_source *source, struct skep_fetched *model,
                         struct skep_error *err)
 {
     struct skep_attachment kept = {0};
@@ -62,21 +62,21 @@ static int open_session(const struct skep_model_source *source, struct skep_mode
     return rc;
 }
 
-static int find(struct skep_model *model, struct skep_error *err)
+static int find(struct skep_fetched *model, struct skep_error *err)
 {
     model->wait = (struct skep_wait){0};
     skep_session_find(model->session, skep_session_woken, &model->wait);
     return skep_session_wait(model->session, &model->wait, FIND_MS, err);
 }
 
-static int ask_heads(struct skep_model *model, struct skep_error *err)
+static int ask_heads(struct skep_fetched *model, struct skep_error *err)
 {
     model->wait = (struct skep_wait){0};
     skep_session_ask_heads(model->session, skep_session_woken, &model->wait);
     return skep_session_wait(model->session, &model->wait, FIND_MS, err);
 }
 
-static int fetch_all(struct skep_model *model, struct skep_error *err)
+static int fetch_all(struct skep_fetched *model, struct skep_error *err)
 {
     struct skep_session *session = model->session;
     size_t count = session->heads.count;
@@ -129,7 +129,7 @@ static int read_config(const char *folder, struct skep_model_config *ret_config,
     return rc;
 }
 
-static char *shard_path(const struct skep_model *model, size_t i)
+static char *shard_path(const struct skep_fetched *model, size_t i)
 {
     if (model->session != NULL) {
         return skep_session_state_path(model->session, i);
@@ -140,7 +140,7 @@ static char *shard_path(const struct skep_model *model, size_t i)
     return skep_format("%s/%s.safetensors", model->folder, name);
 }
 
-static int open_folder(const char *folder, struct skep_model *model, struct skep_error *err)
+static int open_folder(const char *folder, struct skep_fetched *model, struct skep_error *err)
 {
     int rc = read_config(folder, &model->exported.model, err);
     if (rc != 0) {
@@ -166,8 +166,8 @@ static int open_folder(const char *folder, struct skep_model *model, struct skep
     return 0;
 }
 
-int skep_model_fetch(const struct skep_model_source *source, struct skep_model *ret_model,
-                     struct skep_error *err)
+int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
+                       struct skep_error *err)
 {
     if (source->model != NULL) {
         return open_folder(source->model, ret_model, err);
@@ -197,7 +197,7 @@ int skep_model_fetch(const struct skep_model_source *source, struct skep_model *
     return rc;
 }
 
-void skep_model_done(struct skep_model *model)
+void skep_fetched_done(struct skep_fetched *model)
 {
     skep_session_close(model->session);
     if (model->loop != NULL) {
@@ -205,10 +205,10 @@ void skep_model_done(struct skep_model *model)
     }
     free(model->folder);
     free(model->have);
-    *model = (struct skep_model){0};
+    *model = (struct skep_fetched){0};
 }
 
-static int load_shard(const struct skep_model *model, size_t i, struct skep_lm *lm,
+static int load_shard(const struct skep_fetched *model, size_t i, struct skep_model *lm,
                       struct skep_error *err)
 {
     const struct skep_manifest *manifest = model->manifest;
@@ -225,7 +225,7 @@ static int load_shard(const struct skep_model *model, size_t i, struct skep_lm *
         rc = skep_state_read(&layout, file.data, file.size, parameters, err);
     }
     if (rc == 0) {
-        skep_lm_set(lm, &shard, parameters);
+        skep_model_set(lm, &shard, parameters);
     }
     free(parameters);
     free(path);
@@ -234,11 +234,11 @@ static int load_shard(const struct skep_model *model, size_t i, struct skep_lm *
     return rc;
 }
 
-int skep_model_load(const struct skep_model *model, uint32_t batch, struct skep_lm **ret_lm,
-                    struct skep_error *err)
+int skep_fetched_load(const struct skep_fetched *model, uint32_t batch, struct skep_model **ret_lm,
+                      struct skep_error *err)
 {
-    struct skep_lm *lm = NULL;
-    int rc = skep_lm_new(&model->manifest->model, batch, &lm, err);
+    struct skep_model *lm = NULL;
+    int rc = skep_model_new(&model->manifest->model, batch, &lm, err);
     size_t count = skep_manifest_shard_count(model->manifest);
     for (size_t i = 0; i < count && rc == 0; i++) {
         if (model->have[i]) {
@@ -246,7 +246,7 @@ int skep_model_load(const struct skep_model *model, uint32_t batch, struct skep_
         }
     }
     if (rc != 0) {
-        skep_lm_free(lm);
+        skep_model_free(lm);
         return rc;
     }
     *ret_lm = lm;

@@ -5,20 +5,20 @@
  * One forward pass runs over `batch` sequences of `length` input bytes; N = batch * length is the number of tokens, counted sequence
  * after sequence. The residual stream `x` is changed in place from layer to layer; what the way back needs is kept per layer.
  */
-#ifndef SKEP_MODEL_LM_STATE_H
-#define SKEP_MODEL_LM_STATE_H
+#ifndef SKEP_MODEL_STATE_H
+#define SKEP_MODEL_STATE_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/model/lm.h"
+#include "common/model/model.h"
 #include "common/tensor/ops.h"
 
 #define SKEP_NO_EXPERT UINT32_MAX
 
 /* The trunk's tensors of one layer inside a flat array (of values or of gradients). */
-struct skep_lm_layer {
+struct skep_model_layer {
     struct skep_affine norm; /* [d], [d] */
     skep_real *qkv;          /* [3d, d] */
     skep_real *out;          /* [d, d] */
@@ -28,16 +28,16 @@ struct skep_lm_layer {
     skep_real *balance_column;
 };
 
-struct skep_lm_trunk {
+struct skep_model_trunk {
     skep_real *values; /* the flat array, layout order */
     skep_real *token;  /* [V, d] */
     skep_real *position;
-    struct skep_lm_layer *layers;
+    struct skep_model_layer *layers;
     struct skep_affine final;
 };
 
 /* values is NULL while the expert is missing. */
-struct skep_lm_expert {
+struct skep_model_expert {
     skep_real *values;
     skep_real *gradients;
     double gradient_squares; /* sum over the gradients, from the last backward */
@@ -45,7 +45,7 @@ struct skep_lm_expert {
 };
 
 /* The tensors of one expert inside its flat array. */
-struct skep_lm_ffn {
+struct skep_model_ffn {
     struct skep_affine norm;
     skep_real *up; /* [h, d] */
     skep_real *up_bias;
@@ -54,7 +54,7 @@ struct skep_lm_ffn {
 };
 
 /* What layer l keeps of a forward pass. k = experts_per_token, M <= N * k the number of (token, expert) pairs. */
-struct skep_lm_kept {
+struct skep_model_kept {
     skep_real *in_hat; /* [N, d] normalised input of the attention, */
     skep_real *in_scale;
     skep_real *in_norm;     /* [N, d] and scaled */
@@ -78,15 +78,15 @@ struct skep_lm_kept {
     skep_real *expert_out;    /* [M, d] */
 };
 
-struct skep_lm {
+struct skep_model {
     struct skep_model_config config;
     uint32_t batch_limit;
-    struct skep_lm_trunk trunk;
-    struct skep_lm_trunk trunk_gradient;
+    struct skep_model_trunk trunk;
+    struct skep_model_trunk trunk_gradient;
     size_t trunk_parameters;
     double trunk_gradient_squares;
     size_t expert_parameters;
-    struct skep_lm_expert *experts; /* [layers, R, C] */
+    struct skep_model_expert *experts; /* [layers, R, C] */
 
     /* the last forward pass */
     uint32_t batch;
@@ -98,10 +98,10 @@ struct skep_lm {
     uint8_t *targets;      /* [batch, length - first_output] */
     double *nats;          /* [batch, length - first_output] cross-entropy */
 
-    struct skep_lm_kept *kept; /* [layers] */
-    skep_real *x;              /* [N, d] */
-    skep_real *prefix_mean;    /* [batch, d] */
-    skep_real *final_hat;      /* [batch * outputs, d] */
+    struct skep_model_kept *kept; /* [layers] */
+    skep_real *x;                 /* [N, d] */
+    skep_real *prefix_mean;       /* [batch, d] */
+    skep_real *final_hat;         /* [batch * outputs, d] */
     skep_real *final_scale;
     skep_real *final_norm;
     skep_real *logits;    /* [batch * outputs, V]; after backward their gradients */
@@ -132,39 +132,39 @@ struct skep_lm {
 /* Query rows of one attention block: of a causal matrix only the columns up to the block's end are computed. */
 #define SKEP_ATTENTION_BLOCK 64
 
-static inline size_t skep_lm_tokens(const struct skep_lm *lm)
+static inline size_t skep_model_tokens(const struct skep_model *model)
 {
-    return (size_t)lm->batch * lm->length;
+    return (size_t)model->batch * model->length;
 }
 
-static inline size_t skep_lm_outputs(const struct skep_lm *lm)
+static inline size_t skep_model_outputs(const struct skep_model *model)
 {
-    return (size_t)lm->batch * (lm->length - lm->first_output);
+    return (size_t)model->batch * (model->length - model->first_output);
 }
 
-static inline size_t skep_lm_grid(const struct skep_lm *lm)
+static inline size_t skep_model_grid(const struct skep_model *model)
 {
-    return (size_t)lm->config.rows * lm->config.columns;
+    return (size_t)model->config.rows * model->config.columns;
 }
 
-static inline struct skep_lm_expert *skep_lm_expert_at(const struct skep_lm *lm, uint32_t layer,
-                                                       size_t index)
+static inline struct skep_model_expert *skep_model_expert_at(const struct skep_model *model,
+                                                             uint32_t layer, size_t index)
 {
-    return &lm->experts[layer * skep_lm_grid(lm) + index];
+    return &model->experts[layer * skep_model_grid(model) + index];
 }
 
 /* Runs the model over `batch` sequences of `length` input bytes, `stride` bytes from one to the next, up to the logits of places
  * first_output .. length - 1. */
-struct skep_lm_pass {
+struct skep_model_pass {
     const uint8_t *tokens;
     size_t stride;
     uint32_t batch;
     uint32_t length;
     uint32_t first_output;
 };
-void skep_lm_run(struct skep_lm *lm, const struct skep_lm_pass *pass);
+void skep_model_run(struct skep_model *model, const struct skep_model_pass *pass);
 
 /* Sum of the squares of all present shards' gradients after a backward pass. */
-double skep_lm_gradient_squares(const struct skep_lm *lm);
+double skep_model_gradient_squares(const struct skep_model *model);
 
 #endif

@@ -30,8 +30,8 @@
  * row gate has no gradient but the z-loss's, with one expert per token neither has the column gate; then only the balancing
  * biases move the choice.
  */
-#ifndef SKEP_MODEL_LM_H
-#define SKEP_MODEL_LM_H
+#ifndef SKEP_MODEL_MODEL_H
+#define SKEP_MODEL_MODEL_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -43,49 +43,49 @@
 #include "common/wire/model-config.h"
 
 /* A model of which some experts may be missing; opaque. Holds parameters, gradients and the activations of one batch. */
-struct skep_lm;
+struct skep_model;
 
 /* Room for batches of up to `batch` sequences. Never NULL for a checked config; SKEP_ERR_MEMORY when it does not fit. */
-int skep_lm_new(const struct skep_model_config *config, uint32_t batch, struct skep_lm **ret_lm,
-                struct skep_error *err);
-void skep_lm_free(struct skep_lm *lm);
-const struct skep_model_config *skep_lm_config(const struct skep_lm *lm);
+int skep_model_new(const struct skep_model_config *config, uint32_t batch,
+                   struct skep_model **ret_lm, struct skep_error *err);
+void skep_model_free(struct skep_model *lm);
+const struct skep_model_config *skep_model_config(const struct skep_model *lm);
 
 /* Copies a shard's flat parameters (layout order) in and marks an expert present. */
-void skep_lm_set(struct skep_lm *lm, const struct skep_shard *shard, const float *parameters);
+void skep_model_set(struct skep_model *lm, const struct skep_shard *shard, const float *parameters);
 /* Marks an expert missing and frees its memory. */
-void skep_lm_drop(struct skep_lm *lm, const struct skep_shard *shard);
-bool skep_lm_has(const struct skep_lm *lm, const struct skep_shard *shard);
+void skep_model_drop(struct skep_model *lm, const struct skep_shard *shard);
+bool skep_model_has(const struct skep_model *lm, const struct skep_shard *shard);
 /* Borrowed flat arrays of the shard (NULL if it is missing), changed in place by training. */
-skep_real *skep_lm_parameters(struct skep_lm *lm, const struct skep_shard *shard);
-skep_real *skep_lm_gradients(struct skep_lm *lm, const struct skep_shard *shard);
+skep_real *skep_model_parameters(struct skep_model *lm, const struct skep_shard *shard);
+skep_real *skep_model_gradients(struct skep_model *lm, const struct skep_shard *shard);
 
-struct skep_lm_loss {
+struct skep_model_loss {
     double sum_nats; /* summed cross-entropy */
     uint64_t tokens; /* over so many predicted tokens */
     double z;        /* the mean squared log-sum-exp, unweighted */
 };
 
 /* tokens [batch, T] bytes, batch <= the limit given at creation. Targets are the same bytes, shifted. */
-int skep_lm_forward(struct skep_lm *lm, const uint8_t *tokens, uint32_t batch,
-                    struct skep_lm_loss *ret_loss, struct skep_error *err);
+int skep_model_forward(struct skep_model *lm, const uint8_t *tokens, uint32_t batch,
+                       struct skep_model_loss *ret_loss, struct skep_error *err);
 /* Gradients of the mean loss of the last forward (plus z_loss), written over (not added to) all present shards' gradients.
  * SKEP_ERR_NUMERIC if one is not finite. */
-int skep_lm_backward(struct skep_lm *lm, double z_loss, struct skep_error *err);
+int skep_model_backward(struct skep_model *lm, double z_loss, struct skep_error *err);
 
 /* How many tokens of the last forward chose each row / column of layer l (arrays of rows / columns); a token counts once for each
  * row and column in which it chose an expert. */
-void skep_lm_loads(const struct skep_lm *lm, uint32_t layer, uint64_t *ret_rows,
-                   uint64_t *ret_columns);
+void skep_model_loads(const struct skep_model *lm, uint32_t layer, uint64_t *ret_rows,
+                      uint64_t *ret_columns);
 
 /* Logits [V] of the byte that follows `tokens` (1 <= count <= T; choice of rows from the first min(count, prefix) tokens). Training
  * never asks place T - 1 for a prediction, so count = T is allowed but untrained. Ends the last forward: no backward may follow. */
-int skep_lm_next(struct skep_lm *lm, const uint8_t *tokens, uint32_t count, float *ret_logits,
-                 struct skep_error *err);
+int skep_model_next(struct skep_model *lm, const uint8_t *tokens, uint32_t count, float *ret_logits,
+                    struct skep_error *err);
 
 /* Row scores (with balance) of each layer for a sequence's prefix, from the trunk alone: [layers, rows]. What a donor uses to
  * decide which rows to fetch before it has any expert. Exact for route `document`; for `token` an estimate: the mean over the prefix
  * of the gate's scores of the embeddings as they enter the model. */
-void skep_lm_score_rows(const struct skep_lm *lm, const uint8_t *tokens, float *ret_scores);
+void skep_model_score_rows(const struct skep_model *lm, const uint8_t *tokens, float *ret_scores);
 
 #endif

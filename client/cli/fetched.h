@@ -1,18 +1,18 @@
 /* A model to use: the newest sealed versions of a project, fetched for export, generate and eval, or a folder that export wrote. */
-#ifndef SKEP_CLIENT_CLI_MODEL_H
-#define SKEP_CLIENT_CLI_MODEL_H
+#ifndef SKEP_CLIENT_CLI_FETCHED_H
+#define SKEP_CLIENT_CLI_FETCHED_H
 
 #include <stddef.h>
 #include <stdint.h>
 
 #include "client/network/session.h"
 #include "common/base/error.h"
-#include "common/model/lm.h"
+#include "common/model/model.h"
 #include "common/sys/loop.h"
 #include "common/wire/manifest.h"
 
-/* Zero-initialise; free with skep_model_done(). */
-struct skep_model {
+/* Zero-initialise; free with skep_fetched_done(). */
+struct skep_fetched {
     struct skep_loop *loop;       /* NULL for a folder */
     struct skep_session *session; /* NULL for a folder */
     char *folder;                 /* of an exported model */
@@ -24,7 +24,7 @@ struct skep_model {
     struct skep_wait wait; /* here, because an answer may still come after we gave up waiting */
 };
 
-struct skep_model_source {
+struct skep_fetched_source {
     const char *model;     /* folder of an exported model; the others are then not looked at */
     const char *dir;       /* of the daemon whose attached project is meant; NULL: the default */
     const char *project;   /* NULL: the attached one */
@@ -32,11 +32,11 @@ struct skep_model_source {
 };
 
 /* Reads the folder, or finds keepers and fetches all shards. Experts that nobody gives are counted in `missing`; without the trunk it fails. */
-int skep_model_fetch(const struct skep_model_source *source, struct skep_model *ret_model,
-                     struct skep_error *err);
-void skep_model_done(struct skep_model *model);
+int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
+                       struct skep_error *err);
+void skep_fetched_done(struct skep_fetched *model);
 /* The fetched shards as a model for batches of up to `batch` sequences. */
-int skep_model_load(const struct skep_model *model, uint32_t batch, struct skep_lm **ret_lm,
-                    struct skep_error *err);
+int skep_fetched_load(const struct skep_fetched *model, uint32_t batch, struct skep_model **ret_lm,
+                      struct skep_error *err);
 
 #endif
