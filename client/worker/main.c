@@ -163,26 +163,25 @@ static bool poll(void *user, uint32_t step, double loss_nats, uint64_t tokens)
     return stop_wanted != 0 || getppid() != work->parent;
 }
 
-static int compress_shard(struct work *work, size_t i, struct skep_update_body *body,
-                          struct skep_error *err)
+static int compress_part(struct work *work, size_t i, struct skep_update_body *body,
+                         struct skep_error *err)
 {
     const struct part *part = &work->parts[i];
     const struct skep_update_config *config = &work->manifest.update;
     const skep_real *end = skep_model_parameters(work->lm, &work->shards[i]);
     float decay = (float)config->error_decay_permille / 1000.0f;
+    size_t count = part->layout.tensor_count;
+    struct skep_tiling *tilings = skep_alloc(count, sizeof *tilings);
     float *delta = skep_alloc(part->layout.parameters, sizeof *delta);
-    int rc = 0;
     for (size_t p = 0; p < part->layout.parameters; p++) {
         delta[p] = part->start[p] - (float)end[p];
     }
-    body->tensors = skep_alloc(part->layout.tensor_count, sizeof *body->tensors);
-    for (size_t t = 0; t < part->layout.tensor_count && rc == 0; t++) {
+    for (size_t t = 0; t < count; t++) {
         const struct skep_tensor_spec *spec = &part->layout.tensors[t];
-        struct skep_tiling tiling = skep_tiling_of(spec->dims, spec->dim_count, config->keep);
-        rc = skep_compress_tensor(&tiling, decay, delta + spec->offset,
-                                  part->residual + spec->offset, &body->tensors[t], err);
-        body->tensor_count += rc == 0;
+        tilings[t] = skep_tiling_of(spec->dims, spec->dim_count, config->keep);
     }
+    int rc = skep_compress_shard(tilings, count, decay, delta, part->residual, body, err);
+    free(tilings);
     free(delta);
     return rc;
 }
@@ -198,7 +197,7 @@ static int write_part(struct work *work, size_t i, struct skep_error *err)
     char *moments_path = skep_format("%s/%s.moments", work->folder, name);
     char *residual_path = skep_format("%s/%s.residual", work->folder, name);
     struct skep_moments *moments = &work->moments[i];
-    int rc = compress_shard(work, i, &body, err);
+    int rc = compress_part(work, i, &body, err);
     if (rc == 0) {
         skep_update_body_encode(&body, &bytes);
         rc = skep_file_write_quick(body_path, 0600, bytes.data, bytes.size, err);

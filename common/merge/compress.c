@@ -6,6 +6,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+
 /* ---- the k largest of a tile ---- */
 
 /* |value| as an integer that orders as the number does: the bits of a float without its sign. */
@@ -205,6 +207,27 @@ out:
     free(tensor.codes);
     free(values);
     return rc;
+}
+
+int skep_compress_shard(const struct skep_tiling *tilings, size_t tensor_count, float decay,
+                        const float *delta, float *residual, struct skep_update_body *ret_body,
+                        struct skep_error *err)
+{
+    struct skep_update_body body = {0};
+    body.tensors = skep_alloc(tensor_count, sizeof *body.tensors);
+    size_t offset = 0;
+    for (size_t i = 0; i < tensor_count; i++) {
+        int rc = skep_compress_tensor(&tilings[i], decay, delta + offset, residual + offset,
+                                      &body.tensors[i], err);
+        if (rc != SKEP_OK) {
+            skep_update_body_done(&body);
+            return err != NULL ? skep_error_prefix(err, "tensor %zu", i) : rc;
+        }
+        body.tensor_count = i + 1;
+        offset += (size_t)tilings[i].rows * tilings[i].columns;
+    }
+    *ret_body = body;
+    return SKEP_OK;
 }
 
 void skep_decompress_add(const struct skep_update_tensor *tensor, float scale, float *to)

@@ -21,6 +21,13 @@ int skep_compress_tensor(const struct skep_tiling *tiling, float decay, const fl
                          float *residual, struct skep_update_tensor *ret_tensor,
                          struct skep_error *err);
 
+/* The same for all tensors of a shard, which lie one after the other in `delta` and `residual` (layout order): what an update's body
+ * carries. The caller frees *ret_body with skep_update_body_done(). After an error the residual is spoiled: tensors before the one
+ * that the sentence names have been compressed. */
+int skep_compress_shard(const struct skep_tiling *tilings, size_t tensor_count, float decay,
+                        const float *delta, float *residual, struct skep_update_body *ret_body,
+                        struct skep_error *err);
+
 /* Adds scale * the update's values of one tensor to `to` (rows * columns floats): for error feedback, evaluation and tests. */
 void skep_decompress_add(const struct skep_update_tensor *tensor, float scale, float *to);
 

@@ -227,6 +227,44 @@ static void what_is_not_finite_is_refused_and_the_residual_kept(void **state)
     }
 }
 
+static void a_shard_is_its_tensors_one_after_the_other(void **state)
+{
+    (void)state;
+    enum { FIRST = 128 * 64, SECOND = 64, COUNT = FIRST + SECOND };
+    static float delta[COUNT];
+    static float residual[COUNT];
+    static float apart[COUNT];
+    fill(delta, COUNT, 7);
+    fill(residual, COUNT, 8);
+    memcpy(apart, residual, sizeof apart);
+    const struct skep_tiling tilings[] = {skep_tiling_of((const uint32_t[]){128, 64}, 2, 64),
+                                          skep_tiling_of((const uint32_t[]){64}, 1, 64)};
+    struct skep_update_body body = {0};
+    struct skep_error err = {0};
+    assert_int_equal(skep_compress_shard(tilings, 2, 0.95f, delta, residual, &body, &err), 0);
+    struct skep_update_tensor alone[] = {
+        compress(&tilings[0], 0.95f, delta, apart),
+        compress(&tilings[1], 0.95f, delta + FIRST, apart + FIRST),
+    };
+    struct skep_buffer joined = {0};
+    struct skep_buffer expected = {0};
+    skep_update_body_encode(&body, &joined);
+    skep_update_body_encode(&(struct skep_update_body){2, alone}, &expected);
+    assert_int_equal(joined.size, expected.size);
+    assert_memory_equal(joined.data, expected.data, joined.size);
+    assert_memory_equal(residual, apart, sizeof apart);
+    skep_update_body_done(&body);
+    delta[FIRST + 3] = NAN;
+    assert_int_equal(skep_compress_shard(tilings, 2, 0.95f, delta, residual, &body, &err),
+                     SKEP_ERR_NUMERIC);
+    assert_non_null(strstr(err.text, "tensor 1: place 3 of the pseudo-gradient is "));
+    assert_null(body.tensors);
+    skep_buffer_done(&joined);
+    skep_buffer_done(&expected);
+    free_tensor(&alone[0]);
+    free_tensor(&alone[1]);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -238,6 +276,7 @@ int main(void)
         cmocka_unit_test(equal_and_zero_values_have_a_codebook_that_is_admitted),
         cmocka_unit_test(unused_entries_stay_within_the_values_sent),
         cmocka_unit_test(what_is_not_finite_is_refused_and_the_residual_kept),
+        cmocka_unit_test(a_shard_is_its_tensors_one_after_the_other),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
