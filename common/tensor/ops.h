@@ -21,7 +21,12 @@
 #ifndef SKEP_TENSOR_OPS_H
 #define SKEP_TENSOR_OPS_H
 
+#ifdef __cplusplus /* common/gpu is C++, which has the same type under its own header */
+#include <atomic>
+using std::atomic_bool;
+#else
 #include <stdatomic.h>
+#endif
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
