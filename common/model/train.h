@@ -2,8 +2,21 @@
  * Local training: H AdamW steps (Loshchilov and Hutter, arXiv 1711.05101) of the present shards on one slice, and the measure of
  * the result.
  *
- * A slice is a few data chunks, read as one text; step h's batch is `batch` windows of `context` bytes at places drawn from the
- * ticket, so anyone who has the ticket and the base states can repeat the job. Windows do not cross the join between two chunks.
+ * A slice is a few data chunks, read as one text; step h's batch is `batch` windows at places drawn from the ticket, so anyone who
+ * has the ticket and the base states can repeat the job. A window of an lm is `context` bytes from anywhere in a chunk; a
+ * classifier's is one whole record, and its chunks hold whole records. Windows do not cross the join between two chunks.
+ *
+ * A job can be stopped and taken up again, in another process too, and ends with the same bits as if it had not been:
+ *
+ *     forward -> backward -> update -> next step
+ *        a step stopped before its update has changed nothing: it is thrown away and done again
+ *        an update runs in pieces of at most SKEP_TRAIN_PIECE parameters; stopped between two of them, the position says how far
+ *        it came, and the gradients that are still to be used belong to what has to be kept
+ *
+ * What a caller keeps of a stopped job: the position, the parameters (skep_model_get) and moments of every shard of the job, and, if
+ * position.updating, the gradients (skep_model_get_gradients) of the shards from number position.shard on. To go on it makes the
+ * same model and job, puts all this back and calls skep_train_run() with that position. The same bits come only from the same table
+ * of operations and number of threads.
  */
 #ifndef SKEP_MODEL_TRAIN_H
 #define SKEP_MODEL_TRAIN_H
@@ -16,6 +29,9 @@
 #include "common/base/id.h"
 #include "common/model/model.h"
 #include "common/wire/manifest.h"
+
+/* Parameters that one piece of an update moves at most: some 3 ms on a slow core. */
+#define SKEP_TRAIN_PIECE ((size_t)1 << 20)
 
 /* AdamW moments of one shard: they stay with the donor. Flat arrays in layout order. */
 struct skep_moments {
@@ -66,6 +82,45 @@ int skep_train_job(struct skep_model *model, const struct skep_training_config *
                    const struct skep_slice_chunk *chunks, size_t chunk_count,
                    const struct skep_hash *ticket, skep_train_poll poll, void *user,
                    struct skep_job_result *ret_result, struct skep_error *err);
+
+/* Next: skep_train_run() takes the place of skep_train_job(). Coming with it: moments made and copied through the table (skep_moments_init(moments, ops,
+ * parameters, err), _set, _get), skep_slice_batch(config, ...), skep_eval_text(..., struct skep_eval *, err) with tokens, nats, accuracy. */
+/* What is trained on what; everything is borrowed. All shards are present in the model; the trunk, if there, comes first. */
+struct skep_train_job {
+    const struct skep_training_config *training;
+    double learning_rate;
+    const struct skep_shard *shards;
+    struct skep_moments *moments; /* one a shard, in the model's table */
+    size_t shard_count;
+    const struct skep_slice_chunk *chunks;
+    size_t chunk_count;
+    const struct skep_hash *ticket;
+    skep_train_poll poll; /* NULL: never asked */
+    void *user;
+};
+
+/* How far a job is. All 0 is its beginning; step == training->steps its end. Plain numbers, so that they can be written down. */
+struct skep_train_position {
+    uint32_t step;   /* steps done */
+    uint64_t tokens; /* that carried loss, in those steps */
+    double
+        loss_first; /* share so far of the mean over the first quarter of the steps, nats per token, */
+    double loss_last; /* and over the last */
+    /* The update of step `step`; all 0 unless it was stopped inside. */
+    bool updating;
+    double step_loss; /* mean nats per token of that step, */
+    uint64_t step_tokens;
+    double clip;     /* what its gradients are multiplied by, */
+    uint32_t shard;  /* and where it goes on: number of the shard in job->shards, */
+    uint64_t offset; /* parameter of that shard */
+};
+
+/*
+ * Runs the job from *position to its end, or until skep_ops_stopped() or poll say stop (SKEP_ERR_CANCELLED), or something is wrong;
+ * *position always says where it stands. A position that the job cannot have is refused with SKEP_ERR_FORMAT.
+ */
+int skep_train_run(struct skep_model *model, const struct skep_train_job *job,
+                   struct skep_train_position *position, struct skep_error *err);
 
 /* Bits per byte of `text`: windows of T bytes every T - prefix bytes, so that each byte but the first `prefix` is predicted once;
  * the last window is moved back to end with the text and counts only bytes not yet counted. */
