@@ -110,8 +110,17 @@ static void copy_body(struct transfer *transfer, const struct skep_http_request 
     memcpy(transfer->body, request->body, request->body_size);
     transfer->body_size = request->body_size;
     char *header = skep_format("Content-Type: %s", type);
-    transfer->headers = curl_slist_append(NULL, header);
+    transfer->headers = curl_slist_append(transfer->headers, header);
     free(header);
+}
+
+static void add_authorization(struct transfer *transfer, const char *value)
+{
+    if (value != NULL) {
+        char *header = skep_format("Authorization: %s", value);
+        transfer->headers = curl_slist_append(transfer->headers, header);
+        free(header);
+    }
 }
 
 static struct transfer *transfer_new(struct skep_http_client *client,
@@ -137,6 +146,7 @@ static struct transfer *transfer_new(struct skep_http_client *client,
     transfer->limit = request->limit != 0 ? request->limit : SKEP_LIMIT_HTTP_BODY;
     transfer->answer.body.limit = transfer->limit;
     copy_body(transfer, request);
+    add_authorization(transfer, request->authorization);
     return transfer;
 }
 

@@ -25,6 +25,7 @@ struct skep_http_request {
     const char *path;            /* with query, starting with / */
     const struct skep_hash *pin; /* may be NULL */
     const char *content_type;    /* of the body; NULL: application/json */
+    const char *authorization;   /* value of that header; NULL for none */
     const void *body;            /* copied; NULL for none */
     size_t body_size;
     bool ranged; /* ask for bytes range_first .. range_last (inclusive) */

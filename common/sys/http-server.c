@@ -1,6 +1,7 @@
 #include "common/sys/http-server.h"
 
 #include <arpa/inet.h>
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <microhttpd.h>
@@ -29,16 +30,22 @@ struct skep_http_server {
     void *user;
     size_t body_limit;
     size_t bodies_size; /* of all bodies under way */
+    size_t held_count;
     struct skep_visits visits;
     uint16_t port;
     char complaint[200]; /* what libmicrohttpd logged last */
 };
 
-/* One request from its headers to the end of its answer. */
+/* One request from its headers to the end of its answer. To the outside it is struct skep_http_held while it is held. */
 struct request {
+    struct skep_http_server *server;
+    struct MHD_Connection *connection;
     struct skep_buffer body;
     uint64_t seen; /* bytes of the body that came, kept or not */
     int refused;   /* 413 or 503: the rest of the body is not kept */
+    bool held;
+    bool answered; /* after it was held: `reply` goes out */
+    struct skep_http_reply reply;
 };
 
 /* ---- answers ---- */
@@ -58,6 +65,10 @@ static void add_headers(struct MHD_Response *response, const struct skep_http_re
     const char *type = reply->content_type != NULL ? reply->content_type : "application/json";
     char range[96];
     MHD_add_response_header(response, MHD_HTTP_HEADER_CONTENT_TYPE, type);
+    if (reply->retry_after_s != 0) {
+        snprintf(range, sizeof range, "%u", reply->retry_after_s);
+        MHD_add_response_header(response, MHD_HTTP_HEADER_RETRY_AFTER, range);
+    }
     if (!reply->has_range) {
         return;
     }
@@ -99,6 +110,7 @@ static enum MHD_Result queue(struct skep_http_server *server, struct MHD_Connect
     }
     add_headers(response, reply);
     enum MHD_Result result = MHD_queue_response(connection, (unsigned)reply->status, response);
+    reply->body = (struct skep_buffer){0};
     MHD_destroy_response(response);
     return result;
 }
@@ -178,6 +190,11 @@ const char *skep_http_query(const struct skep_http_exchange *exchange, const cha
     return MHD_lookup_connection_value(exchange->query, MHD_GET_ARGUMENT_KIND, key);
 }
 
+const char *skep_http_header(const struct skep_http_exchange *exchange, const char *name)
+{
+    return MHD_lookup_connection_value(exchange->query, MHD_HEADER_KIND, name);
+}
+
 static const char *header(struct MHD_Connection *connection, const char *name)
 {
     return MHD_lookup_connection_value(connection, MHD_HEADER_KIND, name);
@@ -189,6 +206,8 @@ static enum MHD_Result begin(struct skep_http_server *server, struct MHD_Connect
                              void **ret_request)
 {
     struct request *request = skep_alloc(1, sizeof *request);
+    request->server = server;
+    request->connection = connection;
     *ret_request = request;
     const char *length = header(connection, MHD_HTTP_HEADER_CONTENT_LENGTH);
     uint64_t size = 0;
@@ -233,6 +252,29 @@ static enum MHD_Result take_piece(struct skep_http_server *server, struct reques
     return MHD_YES;
 }
 
+struct skep_http_held *skep_http_hold(const struct skep_http_exchange *exchange)
+{
+    struct request *request = exchange->request;
+    assert(!request->held);
+    request->held = true;
+    request->server->held_count++;
+    return (struct skep_http_held *)request;
+}
+
+/* libmicrohttpd asks for the answer when it runs next, which nothing but the timer makes it do. */
+void skep_http_answer(struct skep_http_held *held, struct skep_http_reply *reply)
+{
+    struct request *request = (struct request *)held;
+    assert(request->held && !request->answered);
+    request->answered = true;
+    request->reply = *reply;
+    *reply = (struct skep_http_reply){0};
+    request->server->held_count--;
+    drop_body(request->server, request);
+    MHD_resume_connection(request->connection);
+    skep_timer_start(request->server->timer, 0, 0);
+}
+
 /* The request is complete. */
 static enum MHD_Result answer(struct skep_http_server *server, struct MHD_Connection *connection,
                               struct request *request, const char *method, const char *path)
@@ -249,10 +291,17 @@ static enum MHD_Result answer(struct skep_http_server *server, struct MHD_Connec
         .body_size = request->body.size,
         .peer = peer,
         .query = connection,
+        .request = request,
     };
     parse_range(header(connection, MHD_HTTP_HEADER_RANGE), &exchange);
     struct skep_http_reply reply = {.status = MHD_HTTP_INTERNAL_SERVER_ERROR};
     server->handler(server->user, &exchange, &reply);
+    if (request->held) {
+        skep_buffer_done(&reply.body);
+        skep_visit_wait(visit_of(connection));
+        MHD_suspend_connection(connection);
+        return MHD_YES;
+    }
     drop_body(server, request);
     return queue(server, connection, &reply);
 }
@@ -265,6 +314,10 @@ static enum MHD_Result on_request(void *cls, struct MHD_Connection *connection, 
     (void)version;
     if (*request == NULL) {
         return begin(server, connection, request);
+    }
+    struct request *known = *request;
+    if (known->answered) {
+        return queue(server, connection, &known->reply);
     }
     if (*size != 0) {
         enum MHD_Result result = take_piece(server, *request, data, *size);
@@ -281,8 +334,10 @@ static void on_completed(void *cls, struct MHD_Connection *connection, void **at
     (void)how;
     skep_visit_expect_headers(&server->visits, visit_of(connection), now_ms());
     if (*at != NULL) {
-        drop_body(server, *at);
-        free(*at);
+        struct request *request = *at;
+        drop_body(server, request);
+        skep_buffer_done(&request->reply.body); /* if it never came to be sent */
+        free(request);
         *at = NULL;
     }
 }
@@ -421,7 +476,8 @@ static struct MHD_Daemon *start_daemon(struct skep_http_server *server, int list
         {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)TLS_VERSIONS},
         {MHD_OPTION_END, 0, NULL},
     };
-    unsigned flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0);
+    unsigned flags =
+        MHD_USE_EPOLL | MHD_ALLOW_SUSPEND_RESUME | MHD_USE_ERROR_LOG | (tls ? MHD_USE_TLS : 0);
     return MHD_start_daemon(flags, 0, NULL, NULL, on_request, server, MHD_OPTION_EXTERNAL_LOGGER,
                             on_complaint, server, MHD_OPTION_ARRAY, items, MHD_OPTION_END);
 }
@@ -470,6 +526,7 @@ void skep_http_server_close(struct skep_http_server *server)
     if (server == NULL) {
         return;
     }
+    assert(server->held_count == 0);
     uv_poll_stop(server->watch); /* before libmicrohttpd closes the descriptor below it */
     uv_close((uv_handle_t *)server->watch, on_watch_closed);
     skep_timer_free(server->timer);

@@ -1,6 +1,7 @@
 /*
  * The HTTPS server (GNU libmicrohttpd with GnuTLS) on the loop: one thread, epoll, slow clients time out, bodies are bounded and
- * arrive whole. Handlers run on the loop's thread and answer at once.
+ * arrive whole. Handlers run on the loop's thread. They answer at once, or hold the exchange and answer it later, from the loop's
+ * thread too; meanwhile the connection waits without costing anything but the body it came with, and is not timed.
  *
  * What a client can make us hold is bounded three ways: a body by `body_limit` (413 beyond), all bodies under way together by
  * SKEP_HTTP_BODIES times that (503 beyond), request line and headers by 32 KiB (431 or 414 beyond). A body that is cut off never
@@ -32,11 +33,15 @@ struct skep_http_exchange {
     uint64_t range_first;
     uint64_t range_last; /* UINT64_MAX if open */
     const char *peer;    /* numeric address */
-    void *query;         /* for skep_http_query() */
+    void *query;         /* for skep_http_query() and skep_http_header() */
+    void *request;       /* for skep_http_hold() */
 };
 
 /* Value of a query parameter or NULL. */
 const char *skep_http_query(const struct skep_http_exchange *exchange, const char *key);
+
+/* Value of a header field or NULL. */
+const char *skep_http_header(const struct skep_http_exchange *exchange, const char *name);
 
 /* What goes back. Starts as status 500 without a body. The server frees the body and closes the file. */
 struct skep_http_reply {
@@ -51,10 +56,21 @@ struct skep_http_reply {
     int file;
     uint64_t file_first;
     uint64_t file_size;
+    unsigned retry_after_s; /* not 0: the header Retry-After */
 };
 
 typedef void (*skep_http_handler)(void *user, const struct skep_http_exchange *exchange,
                                   struct skep_http_reply *reply);
+
+/* An exchange to be answered later. */
+struct skep_http_held;
+
+/* Called by a handler: what it leaves in its reply is then not sent. The exchange's body (and nothing else of it) stays until the
+ * answer and counts among the bodies under way. */
+struct skep_http_held *skep_http_hold(const struct skep_http_exchange *exchange);
+/* Answers and takes over what the reply holds (*reply is cleared); nothing happens if the client has gone. Each held exchange is
+ * answered once, before skep_http_server_close() and not from inside a handler. */
+void skep_http_answer(struct skep_http_held *held, struct skep_http_reply *reply);
 
 /* Sets a reply that carries bytes first..last of `data` as 206, or all of it as 200, or 416 if the range is outside. */
 void skep_http_reply_ranged(const struct skep_http_exchange *exchange, const void *data,

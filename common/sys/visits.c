@@ -46,6 +46,11 @@ void skep_visit_expect_bytes(const struct skep_visits *visits, struct skep_visit
     visit->deadline_ms = now_ms + visits->patience_ms + size * MS_PER_BYTE;
 }
 
+void skep_visit_wait(struct skep_visit *visit)
+{
+    visit->deadline_ms = UINT64_MAX;
+}
+
 void skep_visits_sweep(struct skep_visits *visits, uint64_t now_ms)
 {
     if (now_ms < visits->swept_ms + SWEEP_MS) {

@@ -30,6 +30,8 @@ void skep_visit_expect_headers(const struct skep_visits *visits, struct skep_vis
 /* Time for `size` bytes in either direction: the patience and 1 ms per byte (that is 1 kB/s). */
 void skep_visit_expect_bytes(const struct skep_visits *visits, struct skep_visit *visit,
                              uint64_t size, uint64_t now_ms);
+/* No limit: the visitor waits for us. */
+void skep_visit_wait(struct skep_visit *visit);
 /* Shuts down the sockets of all whose time is over, so that the server sees them end. Looks at most once a second. */
 void skep_visits_sweep(struct skep_visits *visits, uint64_t now_ms);
 

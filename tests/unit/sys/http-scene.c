@@ -10,7 +10,18 @@
 #include "common/crypto/cert.h"
 #include "tests/lib/cmocka.h"
 
-/* /bytes serves ten digits, /echo the body, /file the file that the query names; all else an empty object. */
+/* Answers what was held last, one turn of the loop later. */
+static void answer_held(void *user)
+{
+    struct http_scene *scene = user;
+    struct skep_http_reply reply = {.status = 200};
+    skep_buffer_append(&reply.body, scene->held_body, scene->held_size);
+    skep_http_answer(scene->held, &reply);
+    scene->held = NULL;
+}
+
+/* /bytes serves ten digits, /echo the body, /file the file that the query names, /later the body when answer_held()
+ * is called, /busy a wish to come again, /secret the header Authorization; all else an empty object. */
 static void handle(void *user, const struct skep_http_exchange *exchange,
                    struct skep_http_reply *reply)
 {
@@ -29,6 +40,18 @@ static void handle(void *user, const struct skep_http_exchange *exchange,
     } else if (strcmp(exchange->path, "/echo") == 0) {
         reply->status = 200;
         skep_buffer_append(&reply->body, exchange->body, exchange->body_size);
+    } else if (strcmp(exchange->path, "/later") == 0) {
+        scene->held = skep_http_hold(exchange);
+        scene->held_body = exchange->body;
+        scene->held_size = exchange->body_size;
+        skep_timer_start(scene->later, scene->later_ms, 0);
+    } else if (strcmp(exchange->path, "/busy") == 0) {
+        skep_http_reply_error(reply, 503, "state", "come again");
+        reply->retry_after_s = 7;
+    } else if (strcmp(exchange->path, "/secret") == 0) {
+        const char *secret = skep_http_header(exchange, "Authorization");
+        reply->status = 200;
+        skep_buffer_append_text(&reply->body, secret != NULL ? secret : "-");
     } else if (strcmp(exchange->path, "/nothing") != 0) {
         reply->status = 200;
         skep_buffer_append_text(&reply->body, "{}");
@@ -41,6 +64,7 @@ static int open_scene(void **state, bool tls)
     *state = scene;
     scene->loop = skep_loop_new();
     scene->client = skep_http_client_new(scene->loop, 4);
+    scene->later = skep_timer_new(scene->loop, answer_held, scene);
     if (tls) {
         skep_cert_new("test", &scene->cert, &scene->key);
         skep_cert_pin(scene->cert, strlen(scene->cert), &scene->pin, NULL);
@@ -84,6 +108,9 @@ int http_scene_close(void **state)
 {
     struct http_scene *scene = *state;
     skep_http_client_free(scene->client);
+    if (scene->held != NULL) {
+        answer_held(scene);
+    }
     skep_http_server_close(scene->server);
     skep_loop_free(scene->loop);
     skep_buffer_done(&scene->body);

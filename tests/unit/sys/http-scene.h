@@ -22,6 +22,12 @@ struct http_scene {
     /* what the handler saw last */
     int handled;
     char seen[256];
+    /* an exchange that is answered after later_ms, or when the scene closes */
+    struct skep_http_held *held;
+    const uint8_t *held_body;
+    size_t held_size;
+    struct skep_timer *later;
+    uint64_t later_ms;
     /* what came back last */
     int result;
     int status;

@@ -279,6 +279,68 @@ static void a_port_in_use_and_a_wrong_address_are_explained(void **state)
     assert_null(second);
 }
 
+static void a_held_exchange_is_answered_later_on_the_same_connection(void **state)
+{
+    struct http_scene *scene = *state;
+    static char body[SCENE_BODY_LIMIT];
+    memset(body, 'x', sizeof body);
+    scene->request.method = "POST";
+    scene->request.path = "/later";
+    scene->request.body = body;
+    scene->request.body_size = sizeof body;
+    for (int i = 0; i < 3; i++) {
+        http_ask(scene);
+        assert_int_equal(scene->status, 200);
+        assert_int_equal(scene->body.size, sizeof body);
+        assert_memory_equal(scene->body.data, body, sizeof body);
+    }
+}
+
+static void a_client_that_leaves_while_it_is_held_costs_nothing(void **state)
+{
+    struct http_scene *scene = *state;
+    scene->later_ms = 50;
+    scene->request.path = "/later";
+    scene->request.timeout_ms = 20;
+    http_ask(scene);
+    assert_int_equal(scene->result, SKEP_ERR_NETWORK);
+    scene->done = false;
+    while (scene->held != NULL) { /* answered into the void */
+        skep_loop_run_until(scene->loop, &scene->done, 10);
+    }
+    scene->request.path = "/bytes";
+    scene->request.timeout_ms = 10000;
+    http_ask(scene);
+    assert_int_equal(scene->status, 200);
+}
+
+static void a_server_may_close_as_soon_as_the_held_are_answered(void **state)
+{
+    struct http_scene *scene = *state;
+    scene->later_ms = 60000;
+    scene->request.path = "/later";
+    skep_http_send(scene->client, &scene->request, http_answered, scene);
+    while (scene->held == NULL) {
+        skep_loop_run_until(scene->loop, &scene->done, 1);
+    }
+    /* http_scene_close() answers and closes */
+}
+
+static void headers_are_read_and_a_time_to_retry_is_told(void **state)
+{
+    struct http_scene *scene = *state;
+    scene->request.path = "/secret";
+    scene->request.authorization = "Bearer abc";
+    http_ask(scene);
+    assert_string_equal((char *)scene->body.data, "Bearer abc");
+    scene->request.authorization = NULL;
+    http_ask(scene);
+    assert_string_equal((char *)scene->body.data, "-");
+    const char *answer =
+        raw_text(scene, "GET /busy HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    assert_non_null(strstr(answer, "Retry-After: 7\r\n"));
+}
+
 #define PLAIN(test) cmocka_unit_test_setup_teardown(test, http_scene_plain, http_scene_close)
 #define TLS(test) cmocka_unit_test_setup_teardown(test, http_scene_tls, http_scene_close)
 
@@ -301,6 +363,13 @@ int main(void)
         TLS(files_are_served_whole_and_in_part),
         PLAIN(head_has_the_headers_of_get_and_no_body),
         PLAIN(a_handler_that_sets_nothing_answers_500),
+        PLAIN(a_held_exchange_is_answered_later_on_the_same_connection),
+        TLS(a_held_exchange_is_answered_later_on_the_same_connection),
+        PLAIN(a_client_that_leaves_while_it_is_held_costs_nothing),
+        TLS(a_client_that_leaves_while_it_is_held_costs_nothing),
+        PLAIN(a_server_may_close_as_soon_as_the_held_are_answered),
+        TLS(a_server_may_close_as_soon_as_the_held_are_answered),
+        PLAIN(headers_are_read_and_a_time_to_retry_is_told),
         PLAIN(a_port_in_use_and_a_wrong_address_are_explained),
     };
     return cmocka_run_group_tests_name("http-server", tests, NULL, NULL);
