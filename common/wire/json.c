@@ -84,6 +84,9 @@ int skep_json_parse(const void *text, size_t size, const char *what, struct skep
     json_error_t reason;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &reason);
     if (root == NULL) {
+        for (char *at = reason.text; *at != '\0'; at++) { /* it quotes the text, which is foreign */
+            *at = *at < ' ' || *at > '~' ? '?' : *at;
+        }
         return skep_error_set(err, SKEP_ERR_FORMAT, "%s is not JSON: line %d, column %d: %s", what,
                               reason.line, reason.column, reason.text);
     }
@@ -151,9 +154,12 @@ int skep_json_allow(const struct skep_json *object, const char *what, const char
             skep_buffer_append_text(&list, keys[k]);
         }
         char shown[SHOWN_SIZE];
-        skep_error_set(err, SKEP_ERR_FORMAT,
-                       "%s: unknown field \"%.60s\" with value %s; allowed: %.*s", what, key,
-                       show(inner(value), shown), (int)list.size, (const char *)list.data);
+        char shown_key[SHOWN_SIZE];
+        json_t *name = needed(json_string(key));
+        skep_error_set(err, SKEP_ERR_FORMAT, "%s: unknown field %s with value %s; allowed: %.*s",
+                       what, show(name, shown_key), show(inner(value), shown), (int)list.size,
+                       (const char *)list.data);
+        json_decref(name);
         skep_buffer_done(&list);
         return SKEP_ERR_FORMAT;
     }

@@ -11,6 +11,7 @@
 
 /* 4096 tensors of 256 characters each; the reference implementation allows 100 MB, which no shard needs. */
 #define HEADER_LIMIT (1u << 20)
+#define VALUES_MOST ((int64_t)(SKEP_LIMIT_STATE_BYTES / 4))
 #define METADATA_KEY "__metadata__"
 
 /* Names go into JSON and into sentences as they are. */
@@ -30,11 +31,26 @@ static bool is_plain_name(const char *name)
 
 /* ---- writing ---- */
 
+/* Whether `count` is the product of the axes, and these such as are read again. */
+static bool has_its_count(const struct skep_tensor_view *tensor)
+{
+    int64_t count = 1;
+    for (uint32_t i = 0; i < tensor->dim_count; i++) {
+        if (i == SKEP_LIMIT_TENSOR_DIMS || tensor->dims[i] == 0 ||
+            tensor->dims[i] > VALUES_MOST / count) {
+            return false;
+        }
+        count *= tensor->dims[i];
+    }
+    return tensor->count == (size_t)count;
+}
+
 static void append_tensor(const struct skep_tensor_view *tensor, uint64_t begin,
                           struct skep_buffer *header)
 {
     char text[64];
     assert(is_plain_name(tensor->name) && strcmp(tensor->name, METADATA_KEY) != 0);
+    assert(has_its_count(tensor));
     skep_buffer_append_text(header, ",\"");
     skep_buffer_append_text(header, tensor->name);
     skep_buffer_append_text(header, "\":{\"dtype\":\"F32\",\"shape\":[");
@@ -84,41 +100,53 @@ void skep_safetensors_write(const struct skep_tensor_view *tensors, const float 
 
 /* ---- reading ---- */
 
-/* A tensor as the header has it. */
-struct entry {
-    struct skep_tensor_view view;
-    uint64_t begin;
-    uint64_t end;
-};
+#define SHOWN_SIZE 40
 
-static int read_shape(const struct skep_json *object, const char *what, struct entry *entry,
-                      struct skep_error *err)
+/* The beginning of a foreign text as a sentence may hold it. */
+static const char *show(const char *text, char to[SHOWN_SIZE])
+{
+    size_t size = strlen(text);
+    snprintf(to, SHOWN_SIZE, "%.*s%s", SHOWN_SIZE - 4, text, size > SHOWN_SIZE - 4 ? "..." : "");
+    for (char *at = to; *at != '\0'; at++) {
+        *at = *at < ' ' || *at > '~' ? '?' : *at;
+    }
+    return to;
+}
+
+static int read_shape(const struct skep_json *object, const char *what,
+                      struct skep_tensor_view *view, struct skep_error *err)
 {
     const struct skep_json *shape = NULL;
     int rc = skep_json_get_array(object, what, "shape", SKEP_LIMIT_TENSOR_DIMS, &shape, err);
     if (rc != SKEP_OK) {
         return rc;
     }
-    uint64_t count = 1;
-    entry->view.dim_count = (uint32_t)skep_json_array_size(shape);
-    for (uint32_t i = 0; i < entry->view.dim_count; i++) {
+    int64_t count = 1;
+    view->dim_count = (uint32_t)skep_json_array_size(shape);
+    for (uint32_t i = 0; i < view->dim_count; i++) {
         int64_t dim = 0;
-        /* Each factor below 2^30 and the product held to that at each step: no overflow. */
-        if (!skep_json_integer_at(shape, i, 1, SKEP_LIMIT_STATE_BYTES / 4, &dim) ||
-            (count *= (uint64_t)dim) > SKEP_LIMIT_STATE_BYTES / 4) {
+        if (!skep_json_integer_at(shape, i, INT64_MIN, INT64_MAX, &dim)) {
             return skep_error_set(err, SKEP_ERR_FORMAT,
-                                  "%s: axis %u of its shape is no integer from 1, or makes it "
-                                  "larger than %u values",
-                                  what, i, SKEP_LIMIT_STATE_BYTES / 4);
+                                  "%s: axis %u of its shape is no integer; expected one from 1",
+                                  what, i);
         }
-        entry->view.dims[i] = (uint32_t)dim;
+        /* A quotient, since the product of two that fit need not fit. */
+        if (dim < 1 || dim > VALUES_MOST / count) {
+            return skep_error_set(err, SKEP_ERR_FORMAT,
+                                  "%s: axis %u of its shape is %" PRId64
+                                  "; expected 1 or more, and up to %" PRId64 " values in all",
+                                  what, i, dim, VALUES_MOST);
+        }
+        count *= dim;
+        view->dims[i] = (uint32_t)dim;
     }
-    entry->view.count = (size_t)count;
+    view->count = (size_t)count;
     return SKEP_OK;
 }
 
-static int read_offsets(const struct skep_json *object, const char *what, uint64_t data_size,
-                        struct entry *entry, struct skep_error *err)
+/* Sets view->data, once its bytes are known to be inside the `data_size` bytes at `data`. */
+static int read_offsets(const struct skep_json *object, const char *what, const uint8_t *data,
+                        size_t data_size, struct skep_tensor_view *view, struct skep_error *err)
 {
     const struct skep_json *offsets = NULL;
     int rc = skep_json_get_array(object, what, "data_offsets", 2, &offsets, err);
@@ -127,185 +155,241 @@ static int read_offsets(const struct skep_json *object, const char *what, uint64
     }
     int64_t begin = 0;
     int64_t end = 0;
-    if (skep_json_array_size(offsets) != 2 ||
-        !skep_json_integer_at(offsets, 0, 0, (int64_t)data_size, &begin) ||
-        !skep_json_integer_at(offsets, 1, begin, (int64_t)data_size, &end)) {
-        return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "%s: data_offsets are not two rising integers from 0 to %" PRIu64
-                              ", where the data ends",
-                              what, data_size);
+    if (!skep_json_integer_at(offsets, 0, INT64_MIN, INT64_MAX, &begin) ||
+        !skep_json_integer_at(offsets, 1, INT64_MIN, INT64_MAX, &end)) {
+        return skep_error_set(err, SKEP_ERR_FORMAT, "%s: data_offsets are not two integers", what);
     }
-    if ((uint64_t)(end - begin) != 4 * (uint64_t)entry->view.count) {
+    if (begin < 0 || end < begin || (uint64_t)end > data_size) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "%s: data_offsets are %" PRId64 " and %" PRId64
+                              "; expected two rising integers from 0 to %zu, where the data ends",
+                              what, begin, end, data_size);
+    }
+    if ((uint64_t)(end - begin) != 4 * (uint64_t)view->count) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
                               "%s: data_offsets span %" PRId64 " bytes; its shape needs %zu", what,
-                              end - begin, 4 * entry->view.count);
+                              end - begin, 4 * view->count);
     }
-    entry->begin = (uint64_t)begin;
-    entry->end = (uint64_t)end;
+    view->data = data + begin;
     return SKEP_OK;
 }
 
-static int read_entry(const char *name, const struct skep_json *value, uint64_t data_size,
-                      struct entry *entry, struct skep_error *err)
+static int check_dtype(const struct skep_json *object, const char *what, struct skep_error *err)
+{
+    const char *type = NULL;
+    int rc = skep_json_get_text(object, what, "dtype", &type, err);
+    if (rc == SKEP_OK && strcmp(type, "F32") != 0) {
+        char shown[SHOWN_SIZE];
+        rc = skep_error_set(err, SKEP_ERR_FORMAT, "%s: dtype is %s; allowed: F32", what,
+                            show(type, shown));
+    }
+    return rc;
+}
+
+static int read_tensor(const char *name, const struct skep_json *value, const uint8_t *data,
+                       size_t data_size, struct skep_tensor_view *view, struct skep_error *err)
 {
     static const char *const keys[] = {"dtype", "shape", "data_offsets", NULL};
     if (!is_plain_name(name)) {
+        char shown[SHOWN_SIZE];
         return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "safetensors: a tensor's name has %zu characters, or others than "
-                              "letters, digits and signs; allowed: 1 .. %u plain ones",
-                              strlen(name), SKEP_LIMIT_TENSOR_NAME - 1);
+                              "safetensors: the tensor name \"%s\" has %zu bytes; expected 1 to %u "
+                              "ASCII letters, digits and signs, no blanks, quotes, backslashes",
+                              show(name, shown), strlen(name), SKEP_LIMIT_TENSOR_NAME - 1);
     }
-    snprintf(entry->view.name, sizeof entry->view.name, "%s", name);
+    snprintf(view->name, sizeof view->name, "%s", name);
     char what[SKEP_LIMIT_TENSOR_NAME + 16];
     snprintf(what, sizeof what, "tensor %s", name);
     int rc = skep_json_allow(value, what, keys, err);
-    const char *type = NULL;
     if (rc == SKEP_OK) {
-        rc = skep_json_get_text(value, what, "dtype", &type, err);
-    }
-    if (rc == SKEP_OK && strcmp(type, "F32") != 0) {
-        rc = skep_error_set(err, SKEP_ERR_FORMAT, "%s: dtype is %.16s; allowed: F32", what, type);
+        rc = check_dtype(value, what, err);
     }
     if (rc == SKEP_OK) {
-        rc = read_shape(value, what, entry, err);
+        rc = read_shape(value, what, view, err);
     }
-    return rc == SKEP_OK ? read_offsets(value, what, data_size, entry, err) : rc;
+    return rc == SKEP_OK ? read_offsets(value, what, data, data_size, view, err) : rc;
 }
 
-static int read_metadata(const struct skep_json *metadata, struct skep_error *err)
+static int check_metadata(const struct skep_json *header, struct skep_error *err)
 {
+    const struct skep_json *metadata = NULL;
+    int rc = skep_json_get_object(header, "safetensors", METADATA_KEY, &metadata, err);
+    if (rc != SKEP_OK) {
+        return rc;
+    }
     const struct skep_json *value = NULL;
     for (const char *key = skep_json_next(metadata, NULL, &value); key != NULL;
          key = skep_json_next(metadata, key, &value)) {
         if (skep_json_text(value) == NULL) {
+            char shown[SHOWN_SIZE];
             return skep_error_set(err, SKEP_ERR_FORMAT,
-                                  "safetensors: " METADATA_KEY " has a value that is no text");
+                                  "safetensors: \"%s\" in " METADATA_KEY " is no text",
+                                  show(key, shown));
         }
     }
     return SKEP_OK;
 }
 
-static int read_entries(const struct skep_json *header, uint64_t data_size, struct entry *entries,
-                        size_t *ret_count, struct skep_error *err)
+/* How many tensors the header names. */
+static size_t count_tensors(const struct skep_json *header)
 {
     size_t count = 0;
     const struct skep_json *value = NULL;
     for (const char *key = skep_json_next(header, NULL, &value); key != NULL;
          key = skep_json_next(header, key, &value)) {
-        int rc;
-        if (strcmp(key, METADATA_KEY) == 0) {
-            rc = read_metadata(value, err);
-        } else if (count == SKEP_LIMIT_TENSORS) {
-            rc = skep_error_set(err, SKEP_ERR_TOO_LARGE,
-                                "safetensors: more than %u tensors, as many as are allowed",
-                                SKEP_LIMIT_TENSORS);
-        } else {
-            rc = read_entry(key, value, data_size, &entries[count++], err);
-        }
+        count += strcmp(key, METADATA_KEY) != 0;
+    }
+    return count;
+}
+
+/* `views` has room for all that the header names. */
+static int read_tensors(const struct skep_json *header, const uint8_t *data, size_t data_size,
+                        struct skep_tensor_view *views, struct skep_error *err)
+{
+    const struct skep_json *value = NULL;
+    for (const char *key = skep_json_next(header, NULL, &value); key != NULL;
+         key = skep_json_next(header, key, &value)) {
+        int rc = strcmp(key, METADATA_KEY) == 0
+                     ? check_metadata(header, err)
+                     : read_tensor(key, value, data, data_size, views++, err);
         if (rc != SKEP_OK) {
             return rc;
         }
     }
-    *ret_count = count;
     return SKEP_OK;
 }
 
-static int compare_begins(const void *left, const void *right)
+static int compare_data(const void *left, const void *right)
 {
-    const struct entry *a = left;
-    const struct entry *b = right;
-    return (a->begin > b->begin) - (a->begin < b->begin);
+    const struct skep_tensor_view *a = left;
+    const struct skep_tensor_view *b = right;
+    return (a->data > b->data) - (a->data < b->data);
 }
 
 /* In order of their data the tensors must follow each other and fill it. */
-static int check_cover(const struct entry *entries, size_t count, uint64_t data_size,
-                       struct skep_error *err)
+static int check_cover(const struct skep_tensor_view *views, size_t count, const uint8_t *data,
+                       size_t data_size, struct skep_error *err)
 {
-    uint64_t at = 0;
+    size_t at = 0;
     for (size_t t = 0; t < count; t++) {
-        if (entries[t].begin != at) {
+        size_t begin = (size_t)(views[t].data - data);
+        if (begin != at) {
             return skep_error_set(err, SKEP_ERR_FORMAT,
-                                  "tensor %s: its data begins at byte %" PRIu64
-                                  ", %s the end of the data before it at %" PRIu64,
-                                  entries[t].view.name, entries[t].begin,
-                                  entries[t].begin < at ? "before" : "not at", at);
+                                  "tensor %s: its data begins at byte %zu, %s the end of the data "
+                                  "before it at %zu",
+                                  views[t].name, begin, begin < at ? "before" : "not at", at);
         }
-        at = entries[t].end;
+        at += 4 * views[t].count;
     }
     if (at != data_size) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "safetensors: the tensors fill %" PRIu64 " bytes of data; the file "
-                              "has %" PRIu64,
+                              "safetensors: the tensors fill %zu bytes of data; the file has %zu",
                               at, data_size);
     }
     return SKEP_OK;
 }
 
-static int read_views(const struct skep_json *header, const uint8_t *data, uint64_t data_size,
+static int read_views(const struct skep_json *header, const uint8_t *data, size_t data_size,
                       struct skep_tensor_view **ret_views, size_t *ret_count,
                       struct skep_error *err)
 {
-    size_t count = 0;
-    struct skep_tensor_view *views = NULL;
-    struct entry *entries = calloc(SKEP_LIMIT_TENSORS, sizeof *entries);
-    int rc = SKEP_ERR_MEMORY;
-    if (entries == NULL) {
-        skep_error_set(err, SKEP_ERR_MEMORY, "no memory for the header of a safetensors file");
-        goto out;
+    size_t count = count_tensors(header);
+    if (count > SKEP_LIMIT_TENSORS) {
+        return skep_error_set(err, SKEP_ERR_TOO_LARGE,
+                              "safetensors: the file has %zu tensors; allowed: up to %u", count,
+                              SKEP_LIMIT_TENSORS);
     }
-    rc = read_entries(header, data_size, entries, &count, err);
-    if (rc != SKEP_OK) {
-        goto out;
-    }
-    qsort(entries, count, sizeof *entries, compare_begins);
-    rc = check_cover(entries, count, data_size, err);
-    if (rc != SKEP_OK) {
-        goto out;
-    }
-    views = calloc(count + 1, sizeof *views);
+    struct skep_tensor_view *views = calloc(count + 1, sizeof *views);
     if (views == NULL) {
-        rc = skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu tensors", count);
-        goto out;
+        return skep_error_set(err, SKEP_ERR_MEMORY,
+                              "no memory for the %zu tensors of a safetensors file", count);
     }
-    for (size_t t = 0; t < count; t++) {
-        views[t] = entries[t].view;
-        views[t].data = data + entries[t].begin;
+    int rc = read_tensors(header, data, data_size, views, err);
+    if (rc == SKEP_OK) {
+        qsort(views, count, sizeof *views, compare_data);
+        rc = check_cover(views, count, data, data_size, err);
+    }
+    if (rc != SKEP_OK) {
+        free(views);
+        return rc;
     }
     *ret_views = views;
     *ret_count = count;
-out:
-    free(entries);
-    return rc;
+    return SKEP_OK;
 }
 
-int skep_safetensors_read(const void *data, size_t size, struct skep_tensor_view **ret_views,
-                          size_t *ret_count, struct skep_error *err)
+/* The header's size, once it is known to lie inside the file. */
+static int find_header(const uint8_t *file, size_t size, size_t *ret_size, struct skep_error *err)
 {
     if (size > SKEP_LIMIT_STATE_BYTES) {
         return skep_error_set(err, SKEP_ERR_TOO_LARGE,
                               "safetensors: the file has %zu bytes; allowed: up to %u", size,
                               SKEP_LIMIT_STATE_BYTES);
     }
-    struct skep_reader reader = skep_reader_of(data, size);
-    uint64_t header_size = skep_read_u64(&reader);
-    if (reader.failed || header_size > skep_reader_left(&reader) || header_size > HEADER_LIMIT) {
+    if (size < 8) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "safetensors: a file of %zu bytes has a header of %" PRIu64
-                              "; allowed: what is there, up to %u",
-                              size, header_size, HEADER_LIMIT);
+                              "safetensors: the file has %zu bytes; expected 8 for the size of the "
+                              "header and more",
+                              size);
     }
-    const uint8_t *text = skep_read_bytes(&reader, (size_t)header_size);
-    if (header_size == 0 || text[0] != '{') {
+    uint64_t found = skep_get_u64(file);
+    if (found > size - 8) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "safetensors: the header does not begin with {, as it must");
+                              "safetensors: the header has %" PRIu64
+                              " bytes; the file has %zu after the header's size",
+                              found, size - 8);
     }
-    struct skep_json *header = NULL;
-    int rc = skep_json_parse(text, (size_t)header_size, "safetensors header", &header, err);
+    if (found > HEADER_LIMIT) {
+        return skep_error_set(err, SKEP_ERR_TOO_LARGE,
+                              "safetensors: the header has %" PRIu64 " bytes; allowed: up to %u",
+                              found, HEADER_LIMIT);
+    }
+    if (found == 0 || file[8] != '{') {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "safetensors: the header of %" PRIu64
+                              " bytes does not begin with {, as it must",
+                              found);
+    }
+    *ret_size = (size_t)found;
+    return SKEP_OK;
+}
+
+int skep_safetensors_read(const void *data, size_t size, struct skep_tensor_view **ret_views,
+                          size_t *ret_count, struct skep_error *err)
+{
+    const uint8_t *file = data;
+    size_t header_size = 0;
+    int rc = find_header(file, size, &header_size, err);
     if (rc != SKEP_OK) {
         return rc;
     }
-    rc = read_views(header, text + header_size, skep_reader_left(&reader), ret_views, ret_count,
+    struct skep_json *header = NULL;
+    rc = skep_json_parse(file + 8, header_size, "safetensors header", &header, err);
+    if (rc != SKEP_OK) {
+        return rc;
+    }
+    rc = read_views(header, file + 8 + header_size, size - 8 - header_size, ret_views, ret_count,
                     err);
     skep_json_free(header);
     return rc;
+}
+
+/* ---- views ---- */
+
+const struct skep_tensor_view *skep_tensor_view_find(const struct skep_tensor_view *views,
+                                                     size_t count, const char *name)
+{
+    for (size_t t = 0; t < count; t++) {
+        if (strcmp(views[t].name, name) == 0) {
+            return &views[t];
+        }
+    }
+    return NULL;
+}
+
+void skep_tensor_view_copy(const struct skep_tensor_view *view, float *ret_values)
+{
+    for (size_t i = 0; i < view->count; i++) {
+        ret_values[i] = skep_get_f32(view->data + 4 * i);
+    }
 }

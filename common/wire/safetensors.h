@@ -1,9 +1,20 @@
 /*
- * safetensors (huggingface/safetensors, format of 2023): u64 header size, JSON header, then raw little-endian data. The form in
- * which every shard's state rests and travels, so that PyTorch tools open it unchanged. Only F32 is written and read here.
+ * safetensors (the format of github.com/huggingface/safetensors): u64 header size, JSON header, then raw little-endian data. The
+ * form in which every shard's state rests and travels, and activations are posted, so that PyTorch tools open it unchanged.
  *
- * Written canonically: tensors in the order given, offsets without gaps, header padded with spaces to a multiple of 8, metadata
- * {"format": "skep"} first if any. The reader is for hostile bytes: sizes, overlaps, gaps, overflow, dtype, duplicate names.
+ * Written canonically: metadata {"format": "skep"} first, tensors in the order given, compact JSON, offsets without gaps, header
+ * padded with spaces to a multiple of 8, so that data is aligned where the file is.
+ *
+ * The reader takes files of strangers. It works in place: views point into the caller's bytes, which stay untouched; a foreign
+ * file's data may lie at any address, so take it out with skep_tensor_view_copy(). The header is parsed once and sorted, O(n log n)
+ * for n tensors; besides the views it costs at most what SKEP_LIMIT_JSON_VALUES allow, freed before the call returns. Whitespace,
+ * other metadata, any order of members and tensors are read as the format says. Refused, each with one sentence:
+ *  - a header of no bytes, beyond the file's end or above 1 MiB, not beginning with {, no JSON of UTF-8, with a key twice;
+ *  - metadata that are not texts, members other than dtype, shape and data_offsets;
+ *  - data that overlap, leave a hole, end before or beyond the file's end, or are not 4 x the product of the shape;
+ *  - what the format allows and Skep has no use for: dtypes other than F32, empty tensors (an axis of 0), more than
+ *    SKEP_LIMIT_TENSOR_DIMS axes or SKEP_LIMIT_TENSORS tensors, names with blanks, quotes, backslashes, anything not ASCII.
+ * Values are not looked at: NaN and infinity are the caller's to refuse.
  */
 #ifndef SKEP_WIRE_SAFETENSORS_H
 #define SKEP_WIRE_SAFETENSORS_H
@@ -17,17 +28,27 @@
 
 struct skep_tensor_view {
     char name[SKEP_LIMIT_TENSOR_NAME];
-    uint32_t dims[SKEP_LIMIT_TENSOR_DIMS];
-    uint32_t dim_count;
-    size_t count;        /* product of dims */
-    const uint8_t *data; /* 4 * count bytes, little-endian float32, borrowed */
+    uint32_t dims
+        [SKEP_LIMIT_TENSOR_DIMS]; /* outermost first, each at least 1; zeros from dim_count on */
+    uint32_t dim_count;           /* 0: a single number */
+    size_t count;                 /* product of dims */
+    const uint8_t *data; /* 4 * count bytes, little-endian float32, borrowed, at any address */
 };
 
-/* `values[i]` are the float32 of tensor i in this machine's memory. `*ret_file` gets the whole file. */
+/*
+ * Appends a whole file to *ret_file, which has no limit. `values[i]` are the float32 of tensor i in this machine's memory; `data` is not
+ * looked at. Names differ, and names, shapes and counts are such as the reader takes.
+ */
 void skep_safetensors_write(const struct skep_tensor_view *tensors, const float *const *values,
                             size_t count, struct skep_buffer *ret_file);
-/* Views into `data`, in file order; *ret_views is freed by the caller. */
+/* Views into `data`, in the order of their data; *ret_views is freed by the caller, before or after `data`. */
 int skep_safetensors_read(const void *data, size_t size, struct skep_tensor_view **ret_views,
                           size_t *ret_count, struct skep_error *err);
+
+/* The view of that name, or NULL. */
+const struct skep_tensor_view *skep_tensor_view_find(const struct skep_tensor_view *views,
+                                                     size_t count, const char *name);
+/* The view's `count` values as this machine has them. */
+void skep_tensor_view_copy(const struct skep_tensor_view *view, float *ret_values);
 
 #endif

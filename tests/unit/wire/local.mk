@@ -22,6 +22,7 @@ TESTS += tests/unit/wire/test-schemas.py
 EXTRA_DIST += tests/unit/wire/test-schemas.py
 UNIT_TESTS += tests/unit/wire/test-safetensors
 tests_unit_wire_test_safetensors_SOURCES = tests/unit/wire/test-safetensors.c tests/lib/vectors.h
+tests_unit_wire_test_safetensors_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc
 tests_unit_wire_test_safetensors_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/wire/test-task
 tests_unit_wire_test_task_SOURCES = tests/unit/wire/test-task.c

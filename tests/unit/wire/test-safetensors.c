@@ -135,7 +135,17 @@ static void headers_that_are_none_are_refused(void **state)
     refuse("{} {}", 0, "safetensors header");
     refuse("{\"a\":7}", 0, "tensor a");
     refuse("{\"a\":{}}", 0, "tensor a");
-    refuse("{\"__metadata__\":{\"a\":7}}", 0, "__metadata__ has a value that is no text");
+    refuse("{} \t\n ,", 0, "safetensors header");
+    refuse("{\"__metadata__\":{\"a\":7}}", 0, "\"a\" in __metadata__ is no text");
+    refuse("{\"__metadata__\":{\"a\":{}}}", 0, "\"a\" in __metadata__ is no text");
+    refuse("{\"__metadata__\":7}", 0, "field __metadata__ is 7; allowed: an object");
+    refuse("{\"__metadata__\":[]}", 0, "field __metadata__ is an array of 0 items");
+    refuse("{\"__metadata__\":{},\"__metadata__\":{}}", 0, "duplicate object key");
+    refuse("{\"__metadata__\":{\"a\":\"1\",\"a\":\"2\"}}", 0, "duplicate object key");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+           "duplicate object key");
+    refuse("{\"__metadata__\":{\"a\":\"\xc3(\"}}", 0, "safetensors header is not JSON");
+    refuse("{\"a\":[[[[[[[[[[[[[[[[[[[[1]]]]]]]]]]]]]]]]]]]]}", 0, "nested deeper than 16 levels");
     refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"more\":1}}", 4,
            "more");
 }
@@ -145,6 +155,13 @@ static void other_kinds_of_numbers_are_refused(void **state)
     (void)state;
     refuse("{\"a\":{\"dtype\":\"BF16\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
            "tensor a: dtype is BF16; allowed: F32");
+    refuse("{\"a\":{\"dtype\":\"f32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "dtype is f32");
+    refuse("{\"a\":{\"dtype\":\"\\u001b[31m\\u20ac\",\"shape\":[2],\"data_offsets\":[0,4]}}", 4,
+           "tensor a: dtype is ?[31m???; allowed: F32");
+    refuse("{\"a\":{\"dtype\":\"0123456789012345678901234567890123456789\",\"shape\":[1],"
+           "\"data_offsets\":[0,4]}}",
+           4, "tensor a: dtype is 012345678901234567890123456789012345...; allowed: F32");
+    refuse("{\"a\":{\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "tensor a: field dtype is missing");
     refuse("{\"a\":{\"dtype\":32,\"shape\":[2],\"data_offsets\":[0,4]}}", 4, "dtype");
 }
 
@@ -155,33 +172,50 @@ static void names_that_repeat_or_deceive_are_refused(void **state)
            "\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}",
            8, "safetensors header");
     refuse("{\"\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "name");
+    refuse("{\"\\u001b[0m\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+           "the tensor name \"?[0m\" has 4 bytes");
+    refuse("{\"caf\xc3\xa9\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
+           "the tensor name \"caf??\" has 5 bytes");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"\\u001b\":1}}", 4,
+           "tensor a: unknown field \"\\u001B\" with value 1; allowed: dtype");
     refuse("{\"a b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "name");
     refuse("{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
            "safetensors header");
     char header[400] = "{\"";
     memset(header + 2, 'x', 128);
     strcpy(header + 130, "\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}");
-    refuse(header, 4, "a tensor's name has 128 characters");
+    refuse(header, 4, "has 128 bytes; expected 1 to 127 ASCII letters");
 }
 
 static void shapes_that_overflow_are_refused(void **state)
 {
     (void)state;
-    const char *const wrong[] = {"[0]",
-                                 "[-1]",
-                                 "[1.5]",
-                                 "[\"1\"]",
-                                 "[4294967296]",
-                                 "[65536,65536,65536,65536]",
-                                 "[268435456,268435456]",
-                                 "[9223372036854775807]",
-                                 "[1,1,1,1,1]",
-                                 "1"};
+    static const struct {
+        const char *shape;
+        const char *part;
+    } wrong[] = {
+        {"[0]", "tensor a: axis 0 of its shape is 0; expected 1 or more"},
+        {"[2,0]", "tensor a: axis 1 of its shape is 0; expected 1 or more"},
+        {"[-1]", "tensor a: axis 0 of its shape is -1; expected 1 or more"},
+        {"[1.5]", "tensor a: axis 0 of its shape is no integer"},
+        {"[1,\"1\"]", "tensor a: axis 1 of its shape is no integer"},
+        {"[null]", "tensor a: axis 0 of its shape is no integer"},
+        {"[4294967297]",
+         "axis 0 of its shape is 4294967297; expected 1 or more, and up to 268435456"},
+        {"[65536,65536,65536,65536]", "axis 1 of its shape is 65536"},
+        {"[268435456,268435456]", "axis 1 of its shape is 268435456"},
+        {"[9223372036854775807]", "axis 0 of its shape is 9223372036854775807"},
+        {"[9223372036854775808]", "safetensors header is not JSON"},
+        {"[268435456]", "tensor a: data_offsets span 4 bytes; its shape needs 1073741824"},
+        {"[1,1,1,1,1]",
+         "tensor a: field shape is an array of 5 items; allowed: an array of at most 4"},
+        {"1", "tensor a: field shape is 1"},
+    };
     for (size_t i = 0; i < sizeof wrong / sizeof wrong[0]; i++) {
         char header[200];
         snprintf(header, sizeof header,
-                 "{\"a\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,4]}}", wrong[i]);
-        refuse(header, 4, "shape");
+                 "{\"a\":{\"dtype\":\"F32\",\"shape\":%s,\"data_offsets\":[0,4]}}", wrong[i].shape);
+        refuse(header, 4, wrong[i].part);
     }
 }
 
@@ -203,11 +237,20 @@ static void offsets_that_overlap_or_leave_gaps_are_refused(void **state)
     refuse_offsets(
         "[0,4]", "[3,11]",
         "tensor b: its data begins at byte 3, before the end of the data before it at 4");
-    refuse_offsets("[1,5]", "[5,13]", "data_offsets are not two rising integers from 0 to 12");
-    refuse_offsets("[4,0]", "[4,12]", "tensor a: data_offsets are not two rising integers");
-    refuse_offsets("[0,4,8]", "[4,12]", "data_offsets");
-    refuse_offsets("[0]", "[4,12]", "data_offsets");
-    refuse_offsets("[-4,0]", "[4,12]", "data_offsets");
+    refuse_offsets(
+        "[1,5]", "[5,13]",
+        "tensor b: data_offsets are 5 and 13; expected two rising integers from 0 to 12");
+    refuse_offsets("[4,0]", "[4,12]", "tensor a: data_offsets are 4 and 0; expected two rising");
+    refuse_offsets("[0,4,8]", "[4,12]", "tensor a: field data_offsets is an array of 3 items");
+    refuse_offsets("[0]", "[4,12]", "tensor a: data_offsets are not two integers");
+    refuse_offsets("[]", "[4,12]", "tensor a: data_offsets are not two integers");
+    refuse_offsets("[0,\"4\"]", "[4,12]", "tensor a: data_offsets are not two integers");
+    refuse_offsets("[-4,0]", "[4,12]", "tensor a: data_offsets are -4 and 0; expected two rising");
+    refuse_offsets("[-9223372036854775808,9223372036854775807]", "[4,12]",
+                   "tensor a: data_offsets are -9223372036854775808 and 9223372036854775807");
+    refuse_offsets("[9223372036854775803,9223372036854775807]", "[4,12]", "expected two rising");
+    refuse_offsets("[0,4]", "[0,4]", "tensor b: data_offsets span 4 bytes; its shape needs 8");
+
     refuse_offsets("[0,8]", "[4,12]", "tensor a: data_offsets span 8 bytes; its shape needs 4");
     refuse_offsets("[0,1e0]", "[4,12]", "data_offsets");
     refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[4,8]}}", 8,
@@ -216,21 +259,145 @@ static void offsets_that_overlap_or_leave_gaps_are_refused(void **state)
            "the tensors fill 4 bytes of data; the file has 8");
 }
 
-static void sizes_beyond_the_file_are_refused(void **state)
+/* A file of `size` bytes whose first eight say a header of `header_size`; the rest is spaces after a {. */
+static void refuse_sizes(size_t size, uint64_t header_size, int expected, const char *part)
+{
+    uint8_t *file = skep_alloc(size, 1);
+    memset(file, ' ', size);
+    if (size > 8) {
+        skep_put_u64(file, header_size);
+        file[8] = '{';
+    }
+    struct skep_error err = {0};
+    struct skep_tensor_view *views = NULL;
+    size_t count = 77;
+    assert_int_equal(skep_safetensors_read(file, size, &views, &count, &err), expected);
+    if (strstr(err.text, part) == NULL) {
+        fail_msg("\"%s\" does not say \"%s\"", err.text, part);
+    }
+    assert_true(views == NULL && count == 77 && err.code == (enum skep_err)expected);
+    free(file);
+}
+
+static void header_sizes_that_cannot_be_are_refused(void **state)
 {
     (void)state;
-    const uint64_t sizes[] = {3, 1u << 21, UINT64_MAX, UINT64_MAX - 7, (uint64_t)1 << 63};
-    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
-        uint8_t file[10] = "........{}";
-        skep_put_u64(file, sizes[i]);
-        struct skep_error err = {0};
+    refuse_sizes(1, 0, SKEP_ERR_FORMAT, "the file has 1 bytes; expected 8");
+    refuse_sizes(7, 0, SKEP_ERR_FORMAT, "the file has 7 bytes; expected 8");
+    refuse_sizes(10, 0, SKEP_ERR_FORMAT, "the header of 0 bytes does not begin with {");
+    refuse_sizes(10, 3, SKEP_ERR_FORMAT, "the header has 3 bytes; the file has 2 after");
+    refuse_sizes(10, UINT64_MAX, SKEP_ERR_FORMAT, "the header has 18446744073709551615 bytes");
+    refuse_sizes(10, UINT64_MAX - 7, SKEP_ERR_FORMAT, "the header has 18446744073709551608 bytes");
+    refuse_sizes(10, (uint64_t)1 << 63, SKEP_ERR_FORMAT,
+                 "the header has 9223372036854775808 bytes");
+    refuse_sizes(10, 100000000, SKEP_ERR_FORMAT, "the header has 100000000 bytes; the file has 2");
+    refuse_sizes((1u << 20) + 9, (1u << 20) + 1, SKEP_ERR_TOO_LARGE,
+                 "the header has 1048577 bytes; allowed: up to 1048576");
+    struct skep_error err = {0};
+    struct skep_tensor_view *views = NULL;
+    size_t count = 0;
+    assert_int_equal(skep_safetensors_read(NULL, 0, &views, &count, &err), SKEP_ERR_FORMAT);
+    /* Refused by its size alone: the bytes are not there. */
+    assert_int_equal(skep_safetensors_read("", SKEP_LIMIT_STATE_BYTES + 1u, &views, &count, &err),
+                     SKEP_ERR_TOO_LARGE);
+    assert_non_null(strstr(err.text, "the file has 1073741825 bytes; allowed: up to 1073741824"));
+}
+
+/* `count` tensors of one value each in reversed order, read; their header has to fit its limit. */
+static int read_many(uint32_t count, struct skep_error *err, size_t *ret_count)
+{
+    struct skep_buffer header = {0};
+    for (uint32_t i = 0; i < count; i++) {
+        char text[100];
+        uint32_t begin = 4 * (count - 1 - i);
+        snprintf(text, sizeof text,
+                 "%s\"t%u\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[%u,%u]}",
+                 i == 0 ? "{" : ",", i, begin, begin + 4);
+        skep_buffer_append_text(&header, text);
+    }
+    skep_buffer_append(&header, "}", 2);
+    int rc = read_text((const char *)header.data, 4 * (size_t)count, err, ret_count);
+    skep_buffer_done(&header);
+    return rc;
+}
+
+static void as_many_tensors_as_allowed_are_read_and_no_more(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    struct skep_error err = {0};
+    assert_int_equal(read_many(SKEP_LIMIT_TENSORS, &err, &count), SKEP_OK);
+    assert_int_equal(count, SKEP_LIMIT_TENSORS);
+    assert_int_equal(read_many(SKEP_LIMIT_TENSORS + 1, &err, &count), SKEP_ERR_TOO_LARGE);
+    assert_non_null(strstr(err.text, "the file has 4097 tensors; allowed: up to 4096"));
+}
+
+static void views_are_found_by_name_and_copied_from_any_address(void **state)
+{
+    (void)state;
+    static const char header[] =
+        "{\"b\":{\"dtype\":\"F32\",\"shape\":[1,2],\"data_offsets\":[4,12]},"
+        "\"a\":{\"dtype\":\"F32\",\"shape\":[],\"data_offsets\":[0,4]}}";
+    const float values[3] = {1.5f, -0.0f, 3e38f};
+    for (size_t shift = 0; shift < 4; shift++) {
+        uint8_t *memory = skep_alloc(shift + 8 + sizeof header - 1 + 12, 1);
+        uint8_t *file = memory + shift;
+        skep_put_u64(file, sizeof header - 1);
+        memcpy(file + 8, header, sizeof header - 1);
+        for (size_t i = 0; i < 3; i++) {
+            skep_put_f32(file + 8 + sizeof header - 1 + 4 * i, values[i]);
+        }
         struct skep_tensor_view *views = NULL;
         size_t count = 0;
-        assert_int_equal(skep_safetensors_read(file, sizeof file, &views, &count, &err),
-                         SKEP_ERR_FORMAT);
-        assert_non_null(strstr(err.text, "a file of 10 bytes has a header of"));
-        assert_int_equal(skep_safetensors_read(file, 7, &views, &count, NULL), SKEP_ERR_FORMAT);
+        assert_int_equal(
+            skep_safetensors_read(file, 8 + sizeof header - 1 + 12, &views, &count, NULL), SKEP_OK);
+        assert_string_equal(views[0].name, "a");
+        const struct skep_tensor_view *b = skep_tensor_view_find(views, count, "b");
+        assert_ptr_equal(b, &views[1]);
+        assert_true(b->dim_count == 2 && b->dims[0] == 1 && b->dims[1] == 2 && b->dims[2] == 0);
+        float copy[2];
+        skep_tensor_view_copy(b, copy);
+        assert_memory_equal(copy, values + 1, sizeof copy);
+        assert_null(skep_tensor_view_find(views, count, "c"));
+        free(views);
+        free(memory);
     }
+}
+
+static size_t allocations_until_failure;
+
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size)
+{
+    if (allocations_until_failure > 0 && --allocations_until_failure == 0) {
+        return NULL;
+    }
+    return __real_calloc(count, size);
+}
+
+static void every_allocation_that_fails_is_told(void **state)
+{
+    (void)state;
+    struct skep_buffer golden = {0};
+    skep_test_vector_read("state.safetensors.hex", &golden);
+    struct skep_tensor_view *views = NULL;
+    size_t count = 77;
+    size_t failures = 0;
+    for (int rc = SKEP_ERR_MEMORY; rc != SKEP_OK;) {
+        struct skep_error err = {0};
+        allocations_until_failure = failures + 1;
+        rc = skep_safetensors_read(golden.data, golden.size, &views, &count, &err);
+        if (rc != SKEP_OK) {
+            failures++;
+            assert_int_equal(rc, SKEP_ERR_MEMORY);
+            assert_true(views == NULL && count == 77 && strstr(err.text, "no memory") != NULL);
+        }
+    }
+    allocations_until_failure = 0;
+    assert_int_equal(failures, 1); /* the views, and nothing for their data */
+    free(views);
+    skep_buffer_done(&golden);
 }
 
 static void every_truncation_is_refused(void **state)
@@ -261,7 +428,10 @@ int main(void)
         cmocka_unit_test(names_that_repeat_or_deceive_are_refused),
         cmocka_unit_test(shapes_that_overflow_are_refused),
         cmocka_unit_test(offsets_that_overlap_or_leave_gaps_are_refused),
-        cmocka_unit_test(sizes_beyond_the_file_are_refused),
+        cmocka_unit_test(header_sizes_that_cannot_be_are_refused),
+        cmocka_unit_test(as_many_tensors_as_allowed_are_read_and_no_more),
+        cmocka_unit_test(views_are_found_by_name_and_copied_from_any_address),
+        cmocka_unit_test(every_allocation_that_fails_is_told),
         cmocka_unit_test(every_truncation_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
