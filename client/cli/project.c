@@ -32,7 +32,7 @@ static int init(int argc, char **argv)
         skep_error_set(&err, SKEP_ERR_ARGUMENT, "%s exists already; name another file", path);
         return skep_cli_fail(&err);
     }
-    char *text = skep_task_example("my-project", "text.txt");
+    char *text = skep_task_example(SKEP_MODEL_LM, "my-project", "text.txt");
     int rc = skep_file_write(path, 0644, text, strlen(text), &err);
     free(text);
     if (rc != 0) {

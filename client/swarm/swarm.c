@@ -174,7 +174,7 @@ static char *task_path(struct swarm *swarm, struct skep_error *err)
         return skep_strdup(swarm->options.task);
     }
     char *path = skep_format("%s/task.yaml", swarm->options.dir);
-    char *text = skep_task_example("local swarm", swarm->options.data);
+    char *text = skep_task_example(SKEP_MODEL_LM, "local swarm", swarm->options.data);
     if (skep_file_write(path, 0600, text, strlen(text), err) != SKEP_OK) {
         free(path);
         path = NULL;

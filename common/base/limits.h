@@ -23,6 +23,7 @@
 #define SKEP_LIMIT_GRID 256u /* rows or columns */
 #define SKEP_LIMIT_DIM 16384u
 #define SKEP_LIMIT_CONTEXT 65536u
+#define SKEP_LIMIT_INPUTS 65536u /* bytes of one input of a classifier */
 #define SKEP_LIMIT_RECORDS 1024u /* in one directory answer */
 #define SKEP_LIMIT_MESSAGES 512u /* agreement messages in one request */
 #define SKEP_LIMIT_HTTP_BODY (64u << 20)

@@ -1,5 +1,6 @@
 #include "common/wire/manifest.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,6 +12,7 @@
 
 #define WHAT "manifest"
 #define NAME_SIZE_MOST 100u
+#define DEFAULT_CHUNK_BYTES 65536u
 #define SIZE_MOST ((double)SKEP_LIMIT_CHUNKS * SKEP_LIMIT_CHUNK_BYTES)
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
 
@@ -75,9 +77,6 @@ static const struct skep_field DATA[] = {
 
 const struct skep_field *skep_manifest_fields(const char *section, size_t *ret_count)
 {
-    if (strcmp(section, "model") == 0) {
-        return skep_model_config_fields(ret_count);
-    }
     if (strcmp(section, "training") == 0) {
         *ret_count = COUNT(TRAINING);
         return TRAINING;
@@ -94,9 +93,26 @@ const struct skep_field *skep_manifest_fields(const char *section, size_t *ret_c
     return TOP;
 }
 
-void skep_manifest_defaults(struct skep_manifest *manifest)
+static struct skep_model_config default_classifier(void)
 {
-    manifest->model = (struct skep_model_config){
+    struct skep_model_config model = {
+        .kind = SKEP_MODEL_CLASSIFIER,
+        .inputs = 784, /* 28 x 28 pixels */
+        .classes = 10,
+        .dim = 128,
+        .hidden = 512,
+        .layers = 4,
+        .rows = 4,
+        .columns = 4,
+        .experts_per_token = 4,
+    };
+    skep_model_config_imply(&model);
+    return model;
+}
+
+static struct skep_model_config default_lm(void)
+{
+    return (struct skep_model_config){
         .vocabulary = 256,
         .dim = 128,
         .hidden = 512,
@@ -110,13 +126,43 @@ void skep_manifest_defaults(struct skep_manifest *manifest)
         .rows_per_token = 1,
         .route = SKEP_ROUTE_DOCUMENT,
     };
+}
+
+uint32_t skep_manifest_default_chunk_bytes(const struct skep_model_config *model)
+{
+    if (model->kind != SKEP_MODEL_CLASSIFIER) {
+        return DEFAULT_CHUNK_BYTES;
+    }
+    uint32_t record = (uint32_t)skep_model_config_window(model);
+    return record > DEFAULT_CHUNK_BYTES ? record : DEFAULT_CHUNK_BYTES / record * record;
+}
+
+/* A donor of an lm needs as many rows as one token may use; one of a classifier, as many as hold the experts of one record. */
+static uint32_t least_donor_rows(const struct skep_model_config *model)
+{
+    return model->kind == SKEP_MODEL_LM
+               ? model->rows_per_token
+               : (model->experts_per_token + model->columns - 1) / model->columns;
+}
+
+uint32_t skep_manifest_default_donor_rows(const struct skep_model_config *model)
+{
+    uint32_t least = least_donor_rows(model);
+    uint32_t half = model->rows / 2;
+    return model->kind == SKEP_MODEL_LM || least > half ? least : half;
+}
+
+void skep_manifest_defaults(struct skep_manifest *manifest)
+{
+    bool classifier = manifest->model.kind == SKEP_MODEL_CLASSIFIER;
+    manifest->model = classifier ? default_classifier() : default_lm();
     manifest->training = (struct skep_training_config){
         .steps = 20,
-        .batch = 2,
-        .donor_rows = 1,
+        .batch = classifier ? 32 : 2,
+        .donor_rows = skep_manifest_default_donor_rows(&manifest->model),
         .slice_chunks = 4,
         .warmup_rounds = 20,
-        .learning_rate = 0.002,
+        .learning_rate = classifier ? 0.001 : 0.002,
         .beta1 = 0.9,
         .beta2 = 0.95,
         .epsilon = 1e-8,
@@ -135,7 +181,7 @@ void skep_manifest_defaults(struct skep_manifest *manifest)
         .least_updates = 1,
         .most_updates = 64,
     };
-    manifest->chunk_bytes = 65536;
+    manifest->chunk_bytes = skep_manifest_default_chunk_bytes(&manifest->model);
     manifest->replicas = 4;
 }
 
@@ -167,17 +213,44 @@ static int check_name(const char *name, struct skep_error *err)
                           size, NAME_SIZE_MOST);
 }
 
+/* The bytes of one example; a classifier's examples are whole records, which chunks and data sets do not cut. */
+static int check_records(const char *what, const char *key, uint64_t bytes,
+                         const struct skep_model_config *model, struct skep_error *err)
+{
+    uint64_t record = skep_model_config_window(model);
+    if (model->kind != SKEP_MODEL_CLASSIFIER || bytes % record == 0) {
+        return SKEP_OK;
+    }
+    return skep_error_set(err, SKEP_ERR_FORMAT,
+                          "%s: field %s is %llu; allowed: a multiple of the record's %llu bytes "
+                          "(inputs + 1), such as %llu",
+                          what, key, (unsigned long long)bytes, (unsigned long long)record,
+                          (unsigned long long)((bytes / record + (bytes < record)) * record));
+}
+
+static int check_donor_rows(const struct skep_training_config *training,
+                            const struct skep_model_config *model, struct skep_error *err)
+{
+    bool lm = model->kind == SKEP_MODEL_LM;
+    uint32_t least = least_donor_rows(model);
+    if (training->donor_rows >= least && training->donor_rows <= model->rows) {
+        return SKEP_OK;
+    }
+    return skep_error_set(err, SKEP_ERR_FORMAT,
+                          WHAT ".training: field donor_rows is %u; allowed: %s (%u) to rows (%u)",
+                          training->donor_rows,
+                          lm ? "rows_per_token" : "enough for experts_per_token", least,
+                          model->rows);
+}
+
 /* What the sections demand of each other. */
 static int check_relations(const struct skep_manifest *manifest, struct skep_error *err)
 {
     const struct skep_training_config *training = &manifest->training;
     const struct skep_model_config *model = &manifest->model;
-    if (training->donor_rows > model->rows || training->donor_rows < model->rows_per_token) {
-        return skep_error_set(err, SKEP_ERR_FORMAT,
-                              WHAT
-                              ".training: field donor_rows is %u; allowed: rows_per_token (%u) "
-                              "to rows (%u)",
-                              training->donor_rows, model->rows_per_token, model->rows);
+    int rc = check_donor_rows(training, model, err);
+    if (rc != SKEP_OK) {
+        return rc;
     }
     if (manifest->merge.least_updates > manifest->merge.most_updates) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
@@ -192,7 +265,7 @@ static int check_relations(const struct skep_manifest *manifest, struct skep_err
                                    "bytes in %u chunks",
                               manifest->chunk_bytes, (unsigned long long)state, SKEP_LIMIT_CHUNKS);
     }
-    return SKEP_OK;
+    return check_records(WHAT, "chunk_bytes", manifest->chunk_bytes, model, err);
 }
 
 int skep_manifest_check_settings(const struct skep_manifest *manifest, struct skep_error *err)
@@ -217,9 +290,10 @@ int skep_manifest_check_settings(const struct skep_manifest *manifest, struct sk
     return rc == SKEP_OK ? check_relations(manifest, err) : rc;
 }
 
-static int check_data(const char *what, const struct skep_data_set *data, uint32_t chunk_bytes,
-                      uint64_t least, struct skep_error *err)
+static int check_data(const char *what, const struct skep_data_set *data,
+                      const struct skep_manifest *manifest, uint64_t least, struct skep_error *err)
 {
+    uint32_t chunk_bytes = manifest->chunk_bytes;
     if (data->size_bytes < least || data->size_bytes > (uint64_t)SIZE_MOST) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
                               "%s: field size_bytes is %llu; allowed: %llu to %llu", what,
@@ -234,7 +308,7 @@ static int check_data(const char *what, const struct skep_data_set *data, uint32
                               what, data->chunk_count, (unsigned long long)expected,
                               (unsigned long long)data->size_bytes, chunk_bytes, SKEP_LIMIT_CHUNKS);
     }
-    return SKEP_OK;
+    return check_records(what, "size_bytes", data->size_bytes, &manifest->model, err);
 }
 
 static int check_keepers(const struct skep_manifest *manifest, struct skep_error *err)
@@ -260,12 +334,13 @@ int skep_manifest_check(const struct skep_manifest *manifest, struct skep_error 
 {
     int rc = skep_manifest_check_settings(manifest, err);
     if (rc == SKEP_OK) {
-        /* One sequence and the byte that follows it. */
-        rc = check_data(WHAT ".train", &manifest->train, manifest->chunk_bytes,
-                        (uint64_t)manifest->model.context + 1, err);
+        /* One sequence and the byte that follows it; one record. */
+        uint64_t least = skep_model_config_window(&manifest->model);
+        least += manifest->model.kind == SKEP_MODEL_LM;
+        rc = check_data(WHAT ".train", &manifest->train, manifest, least, err);
     }
     if (rc == SKEP_OK) {
-        rc = check_data(WHAT ".heldout", &manifest->heldout, manifest->chunk_bytes, 0, err);
+        rc = check_data(WHAT ".heldout", &manifest->heldout, manifest, 0, err);
     }
     return rc == SKEP_OK ? check_keepers(manifest, err) : rc;
 }

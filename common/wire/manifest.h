@@ -24,7 +24,7 @@ enum skep_merge_rule {
 
 struct skep_training_config {
     uint32_t steps;         /* H, local AdamW steps in one job */
-    uint32_t batch;         /* sequences in one step */
+    uint32_t batch;         /* sequences (records) in one step */
     uint32_t donor_rows;    /* rows of each layer a donor fetches for one job */
     uint32_t slice_chunks;  /* data chunks in one slice */
     uint32_t warmup_rounds; /* the learning rate rises linearly over these trunk versions */
@@ -78,8 +78,12 @@ struct skep_manifest {
     struct skep_peer_id *keepers; /* the genesis keepers */
 };
 
-/* Sensible values for everything but name, project, seed, data and keepers. */
+/* Sensible values for a model of the kind that manifest->model.kind says, for everything but name, project, seed, data and keepers. */
 void skep_manifest_defaults(struct skep_manifest *manifest);
+/* Of them chunk_bytes depends on the model's shape: a classifier's is the largest multiple of its record below an lm's. */
+uint32_t skep_manifest_default_chunk_bytes(const struct skep_model_config *model);
+/* And donor_rows: as many as a token of an lm may use; half of a classifier's, and enough for one record's experts. */
+uint32_t skep_manifest_default_donor_rows(const struct skep_model_config *model);
 void skep_manifest_done(struct skep_manifest *manifest);
 /* Checks ranges and relations of all fields. */
 int skep_manifest_check(const struct skep_manifest *manifest, struct skep_error *err);

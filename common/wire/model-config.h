@@ -50,10 +50,17 @@ struct skep_model_config {
     enum skep_route route;
 };
 
-/* SKEP_ERR_FORMAT with a sentence naming the field, its value and what is allowed. */
+/* As the manifest writes it. */
+const char *skep_model_kind_name(enum skep_model_kind kind);
+const char *skep_expert_kind_name(enum skep_expert_kind kind);
+
+/* SKEP_ERR_FORMAT (SKEP_ERR_TOO_LARGE for a shard beyond its limit) with a sentence naming the field, its value and what is allowed. */
 int skep_model_config_check(const struct skep_model_config *config, struct skep_error *err);
 
-/* As the manifest writes it; reading checks. */
+/* Sets the fields that a model of this kind does not write, from those it does. */
+void skep_model_config_imply(struct skep_model_config *config);
+
+/* As the manifest writes it, with the fields of its kind and no others; reading fills the implied ones and checks. */
 int skep_model_config_from_json(const struct skep_json *object,
                                 struct skep_model_config *ret_config, struct skep_error *err);
 struct skep_json *skep_model_config_to_json(const struct skep_model_config *config);

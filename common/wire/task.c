@@ -12,19 +12,18 @@
 #include "common/base/bytes.h"
 #include "common/wire/fields.h"
 #include "common/wire/json.h"
+#include "common/wire/task-sections.h"
 #include "common/wire/yaml-lines.h"
 
 /*
  * One path for every value. yaml-lines.c walks the text for lines; libcyaml loads all values as texts by a schema made from the
- * manifest's own tables (fields.h); each text then goes through those tables as a JSON value. So ranges, choices and sentences are
- * the manifest's, a new field of a section is a field of the task file at once, and each refusal has its line.
+ * manifest's own tables (task-sections.h); each text then goes through those tables as a JSON value. So ranges, choices and
+ * sentences are the manifest's, and each refusal has its line. Which tables is decided first, by the walk's text of model.kind.
  */
 
 #define TASK_SIZE_MOST (1u << 16)
 #define FILE_SIZE_MOST 4096u
-#define SECTION_COUNT 6
 #define FIELDS_MOST 32
-#define HOLDOUT_EVERY 20u
 
 /* What a section's fields are read into, as texts; NULL where the file has none. */
 struct raw_section {
@@ -34,97 +33,50 @@ struct raw_section {
 /* The top mapping is the section without a name. */
 struct raw {
     char *values[FIELDS_MOST];
-    struct raw_section *sections[SECTION_COUNT];
+    struct raw_section *sections[SKEP_TASK_SECTIONS];
 };
-
-struct section {
-    const char *name;
-    const struct skep_field *fields;
-    size_t count;
-    size_t offset; /* of the struct that the fields are in */
-};
-
-static const struct skep_field DATA[] = {
-    {"file", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
-    {"holdout_every", SKEP_FIELD_U32, offsetof(struct skep_task, holdout_every), 0, 1000000, NULL},
-};
-
-/* Of the manifest's own fields a task file has these; the rest is filled in when it is published. */
-static const char *const TOP_KEYS[] = {"name", "replicas", "chunk_bytes"};
-#define TOP_COUNT (sizeof TOP_KEYS / sizeof TOP_KEYS[0])
-
-struct sections {
-    struct section all[SECTION_COUNT];
-    struct skep_field top[TOP_COUNT];
-};
-
-static struct section manifest_section(const char *name, size_t offset)
-{
-    struct section section = {.name = name,
-                              .offset = offsetof(struct skep_task, manifest) + offset};
-    section.fields = skep_manifest_fields(name, &section.count);
-    assert(section.count <= FIELDS_MOST);
-    return section;
-}
-
-static void sections_init(struct sections *sections)
-{
-    struct section whole = manifest_section("", 0);
-    for (size_t i = 0; i < TOP_COUNT; i++) {
-        for (size_t f = 0; f < whole.count; f++) {
-            if (strcmp(whole.fields[f].key, TOP_KEYS[i]) == 0) {
-                sections->top[i] = whole.fields[f];
-            }
-        }
-        assert(sections->top[i].key != NULL);
-    }
-    whole.fields = sections->top;
-    whole.count = TOP_COUNT;
-    sections->all[0] = whole;
-    sections->all[1] = (struct section){.name = "data", .fields = DATA, .count = 2};
-    sections->all[2] = manifest_section("model", offsetof(struct skep_manifest, model));
-    sections->all[3] = manifest_section("training", offsetof(struct skep_manifest, training));
-    sections->all[4] = manifest_section("update", offsetof(struct skep_manifest, update));
-    sections->all[5] = manifest_section("merge", offsetof(struct skep_manifest, merge));
-}
-
-static const struct section *find_section(const struct sections *sections, const char *name)
-{
-    for (size_t s = 0; s < SECTION_COUNT; s++) {
-        if (strcmp(sections->all[s].name, name) == 0) {
-            return &sections->all[s];
-        }
-    }
-    return NULL;
-}
-
-static bool has_field(const struct section *section, const char *key)
-{
-    for (size_t i = 0; i < section->count; i++) {
-        if (strcmp(section->fields[i].key, key) == 0) {
-            return true;
-        }
-    }
-    return false;
-}
 
 /* ---- what the walk knows: names and shapes ---- */
 
 /* What one reading of a file carries along. */
 struct reading {
     const char *path;
-    struct sections sections;
+    enum skep_model_kind kind;
+    struct skep_task_sections sections;
     struct skep_yaml_lines lines;
     char log[200]; /* libcyaml's first complaint */
 };
 
+static enum skep_model_kind other_kind(enum skep_model_kind kind)
+{
+    return kind == SKEP_MODEL_LM ? SKEP_MODEL_CLASSIFIER : SKEP_MODEL_LM;
+}
+
+/* A field that models of the other kind have. */
+static bool is_of_other_kind(const struct reading *reading, const struct skep_yaml_field *field)
+{
+    struct skep_task_sections others;
+    skep_task_sections_init(&others, other_kind(reading->kind));
+    const struct skep_task_section *section = skep_task_section_find(&others, field->section);
+    return section != NULL && skep_task_section_has(section, field->key);
+}
+
 static int refuse_unknown(const struct reading *reading, const struct skep_yaml_field *field,
                           struct skep_error *err)
 {
-    const struct section *section = find_section(&reading->sections, field->section);
+    if (is_of_other_kind(reading, field)) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "%s:%zu: %s: field %s belongs to a model of kind %s; this one is of "
+                              "kind %s",
+                              reading->path, field->line, field->section, field->key,
+                              skep_model_kind_name(other_kind(reading->kind)),
+                              skep_model_kind_name(reading->kind));
+    }
+    const struct skep_task_section *section =
+        skep_task_section_find(&reading->sections, field->section);
     char allowed[400] = "";
     size_t used = 0;
-    for (size_t s = 1; section->name[0] == '\0' && s < SECTION_COUNT; s++) {
+    for (size_t s = 1; section->name[0] == '\0' && s < SKEP_TASK_SECTIONS; s++) {
         used += (size_t)snprintf(allowed + used, sizeof allowed - used, "%s%s", s > 1 ? ", " : "",
                                  reading->sections.all[s].name);
     }
@@ -143,14 +95,15 @@ static int check_shape(const struct reading *reading, struct skep_error *err)
     static const char *const kinds[] = {"a single value", "a section", "a list"};
     for (size_t i = 0; i < reading->lines.count; i++) {
         const struct skep_yaml_field *field = &reading->lines.fields[i];
-        const struct section *in = find_section(&reading->sections, field->section);
+        const struct skep_task_section *in =
+            skep_task_section_find(&reading->sections, field->section);
         bool is_section = field->section[0] == '\0' &&
-                          find_section(&reading->sections, field->key) != NULL &&
+                          skep_task_section_find(&reading->sections, field->key) != NULL &&
                           field->key[0] != '\0';
         if (in == NULL) {
             continue; /* inside something unknown, which was met before */
         }
-        if (!is_section && !has_field(in, field->key)) {
+        if (!is_section && !skep_task_section_has(in, field->key)) {
             return refuse_unknown(reading, field, err);
         }
         enum skep_yaml_kind expected = is_section ? SKEP_YAML_MAPPING : SKEP_YAML_SCALAR;
@@ -175,6 +128,30 @@ static size_t line_of(const struct reading *reading, const char *section, const 
     return field == NULL ? 1 : field->line;
 }
 
+/* Decides which tables hold, before anything else is looked at. */
+static int read_kind(struct reading *reading, struct skep_error *err)
+{
+    const struct skep_yaml_field *field = skep_yaml_field_find(&reading->lines, "model", "kind");
+    reading->kind = SKEP_MODEL_LM;
+    if (field != NULL && field->kind == SKEP_YAML_SCALAR) {
+        size_t count = 0;
+        const struct skep_field *kind = skep_model_config_fields(SKEP_MODEL_LM, &count);
+        struct skep_model_config model = {0};
+        struct skep_json *value = skep_json_object_new();
+        char *what = skep_format("%s:%zu: model", reading->path, field->line);
+        skep_json_set_text(value, "kind", field->text);
+        int rc = skep_field_read(value, what, kind, &model, err);
+        skep_json_free(value);
+        free(what);
+        if (rc != SKEP_OK) {
+            return rc;
+        }
+        reading->kind = model.kind;
+    }
+    skep_task_sections_init(&reading->sections, reading->kind);
+    return SKEP_OK;
+}
+
 /* ---- loading ---- */
 
 static void keep_first_complaint(cyaml_log_t level, void *context, const char *format, va_list args)
@@ -187,7 +164,7 @@ static void keep_first_complaint(cyaml_log_t level, void *context, const char *f
 }
 
 /* libcyaml's schema of one section; `ret_fields` has room for an end mark after it. */
-static void schema_of(const struct section *section, cyaml_schema_field_t *ret_fields)
+static void schema_of(const struct skep_task_section *section, cyaml_schema_field_t *ret_fields)
 {
     const cyaml_schema_value_t text = {
         CYAML_VALUE_STRING(CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, char, 0, CYAML_UNLIMITED)};
@@ -202,17 +179,17 @@ static void schema_of(const struct section *section, cyaml_schema_field_t *ret_f
 }
 
 struct schema {
-    cyaml_schema_field_t fields[SECTION_COUNT][FIELDS_MOST + SECTION_COUNT + 1];
+    cyaml_schema_field_t fields[SKEP_TASK_SECTIONS][FIELDS_MOST + SKEP_TASK_SECTIONS + 1];
     cyaml_schema_value_t top;
 };
 
-static void schema_init(struct schema *schema, const struct sections *sections)
+static void schema_init(struct schema *schema, const struct skep_task_sections *sections)
 {
-    for (size_t s = 0; s < SECTION_COUNT; s++) {
+    for (size_t s = 0; s < SKEP_TASK_SECTIONS; s++) {
         schema_of(&sections->all[s], schema->fields[s]);
     }
     cyaml_schema_field_t *next = schema->fields[0] + sections->all[0].count;
-    for (size_t s = 1; s < SECTION_COUNT; s++) {
+    for (size_t s = 1; s < SKEP_TASK_SECTIONS; s++) {
         const cyaml_schema_value_t mapping = {CYAML_VALUE_MAPPING(
             CYAML_FLAG_POINTER | CYAML_FLAG_OPTIONAL, struct raw_section, schema->fields[s])};
         *next = (cyaml_schema_field_t){
@@ -247,7 +224,7 @@ static struct skep_json *value_to_json(const char *key, const char *text)
     return object;
 }
 
-static int read_section(const struct reading *reading, const struct section *section,
+static int read_section(const struct reading *reading, const struct skep_task_section *section,
                         char *const *values, struct skep_task *task, struct skep_error *err)
 {
     for (size_t i = 0; i < section->count; i++) {
@@ -279,26 +256,96 @@ static char *name_of_path(const char *path)
     return skep_format("%.*s", (int)(size > 100 ? 100 : size), base);
 }
 
+/* The path under `key` of the section data; NULL if the file has none or an empty one. */
+static const char *path_of(const struct reading *reading, const struct raw *raw, const char *key)
+{
+    const struct skep_task_section *data = &reading->sections.all[1];
+    for (size_t i = 0; raw->sections[1] != NULL && i < data->count; i++) {
+        const char *value = raw->sections[1]->values[i];
+        if (strcmp(data->fields[i].key, key) == 0 && value != NULL && value[0] != '\0') {
+            return value;
+        }
+    }
+    return NULL;
+}
+
+static int read_path(const struct reading *reading, const struct skep_task_path *path,
+                     const char *value, struct skep_task *task, struct skep_error *err)
+{
+    size_t line = line_of(reading, "data", path->key);
+    if (value == NULL && path->needed) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "%s:%zu: data: field %s is missing; allowed: the path %s, from where "
+                              "this file is",
+                              reading->path, line, path->key, path->what);
+    }
+    if (value != NULL && strlen(value) > FILE_SIZE_MOST) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "%s:%zu: data: field %s has %zu bytes; allowed: up to %u",
+                              reading->path, line, path->key, strlen(value), FILE_SIZE_MOST);
+    }
+    char **to = (char **)(void *)((uint8_t *)task + path->offset);
+    *to = value == NULL ? NULL : skep_strdup(value);
+    return SKEP_OK;
+}
+
 static int read_texts(const struct reading *reading, const struct raw *raw, struct skep_task *task,
                       struct skep_error *err)
 {
     const char *name = raw->values[0];
     task->manifest.name = name == NULL ? name_of_path(reading->path) : skep_strdup(name);
-    const char *file = raw->sections[1] == NULL ? NULL : raw->sections[1]->values[0];
-    if (file == NULL || file[0] == '\0') {
-        return skep_error_set(
-            err, SKEP_ERR_FORMAT,
-            "%s:%zu: data: field file is missing; allowed: the path of the text to "
-            "train on, from where this file is",
-            reading->path, line_of(reading, "data", "file"));
+    size_t count = 0;
+    const struct skep_task_path *paths = skep_task_paths(&count);
+    int rc = SKEP_OK;
+    for (size_t i = 0; i < count && rc == SKEP_OK; i++) {
+        if (paths[i].kind == reading->kind) {
+            rc = read_path(reading, &paths[i], path_of(reading, raw, paths[i].key), task, err);
+        }
     }
-    if (strlen(file) > FILE_SIZE_MOST) {
-        return skep_error_set(
-            err, SKEP_ERR_FORMAT, "%s:%zu: data: field file has %zu bytes; allowed: up to %u",
-            reading->path, line_of(reading, "data", "file"), strlen(file), FILE_SIZE_MOST);
+    return rc;
+}
+
+static bool is_written(const struct reading *reading, const char *section, const char *key)
+{
+    return skep_yaml_field_find(&reading->lines, section, key) != NULL;
+}
+
+/* Held-out records come from files of their own or out of the others, and inputs come with classes. */
+static int check_heldout(const struct reading *reading, struct skep_task *task,
+                         struct skep_error *err)
+{
+    const char *const keys[] = {"heldout_images", "heldout_labels"};
+    const char *const paths[] = {task->heldout_images, task->heldout_labels};
+    for (size_t i = 0; i < 2; i++) {
+        if (paths[i] != NULL && paths[1 - i] == NULL) {
+            return skep_error_set(
+                err, SKEP_ERR_FORMAT, "%s:%zu: data: field %s stands alone; allowed: only with %s",
+                reading->path, line_of(reading, "data", keys[i]), keys[i], keys[1 - i]);
+        }
     }
-    task->data_file = skep_strdup(file);
+    if (paths[0] != NULL && !is_written(reading, "data", "holdout_every")) {
+        task->holdout_every = 0;
+    }
+    if (paths[0] != NULL && task->holdout_every != 0) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "%s:%zu: data: field holdout_every is %u beside heldout_images; "
+                              "allowed: 0, or no heldout_images",
+                              reading->path, line_of(reading, "data", "holdout_every"),
+                              task->holdout_every);
+    }
     return SKEP_OK;
+}
+
+/* What the file does not say and the model's shape decides. */
+static void derive(const struct reading *reading, struct skep_manifest *manifest)
+{
+    skep_model_config_imply(&manifest->model);
+    if (!is_written(reading, "", "chunk_bytes")) {
+        manifest->chunk_bytes = skep_manifest_default_chunk_bytes(&manifest->model);
+    }
+    if (!is_written(reading, "training", "donor_rows")) {
+        manifest->training.donor_rows = skep_manifest_default_donor_rows(&manifest->model);
+    }
 }
 
 /*
@@ -310,7 +357,7 @@ static int check_settings(const struct reading *reading, const struct skep_task 
 {
     if (task->holdout_every == 1) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "%s:%zu: data: field holdout_every is 1, which holds out every line; "
+                              "%s:%zu: data: field holdout_every is 1, which holds out everything; "
                               "allowed: 0 for none, or 2 and more",
                               reading->path, line_of(reading, "data", "holdout_every"));
     }
@@ -334,17 +381,22 @@ static int check_settings(const struct reading *reading, const struct skep_task 
 static int read_raw(const struct reading *reading, const struct raw *raw, struct skep_task *task,
                     struct skep_error *err)
 {
+    task->manifest.model.kind = reading->kind;
     skep_manifest_defaults(&task->manifest);
-    task->holdout_every = HOLDOUT_EVERY;
+    task->holdout_every = SKEP_TASK_HOLDOUT_EVERY;
     int rc = read_section(reading, &reading->sections.all[0], raw->values, task, err);
-    for (size_t s = 1; rc == SKEP_OK && s < SECTION_COUNT; s++) {
+    for (size_t s = 1; rc == SKEP_OK && s < SKEP_TASK_SECTIONS; s++) {
         if (raw->sections[s] != NULL) {
             rc = read_section(reading, &reading->sections.all[s], raw->sections[s]->values, task,
                               err);
         }
     }
     if (rc == SKEP_OK) {
+        derive(reading, &task->manifest);
         rc = read_texts(reading, raw, task, err);
+    }
+    if (rc == SKEP_OK) {
+        rc = check_heldout(reading, task, err);
     }
     return rc == SKEP_OK ? check_settings(reading, task, err) : rc;
 }
@@ -383,8 +435,10 @@ int skep_task_parse(const char *path, const char *text, size_t size, struct skep
     struct reading *reading = skep_alloc(1, sizeof *reading);
     struct skep_task task = {0};
     reading->path = path;
-    sections_init(&reading->sections);
     int rc = skep_yaml_lines_of(path, text, size, &reading->lines, err);
+    if (rc == SKEP_OK) {
+        rc = read_kind(reading, err);
+    }
     if (rc == SKEP_OK) {
         rc = check_shape(reading, err);
     }
@@ -403,149 +457,10 @@ int skep_task_parse(const char *path, const char *text, size_t size, struct skep
 void skep_task_done(struct skep_task *task)
 {
     free(task->data_file);
+    free(task->images);
+    free(task->labels);
+    free(task->heldout_images);
+    free(task->heldout_labels);
     skep_manifest_done(&task->manifest);
     *task = (struct skep_task){0};
-}
-
-/* ---- the example ---- */
-
-/* Said beside each field, as `section.key` or `key`. */
-static const char *const COMMENTS[][2] = {
-    {"replicas", "keepers of each shard"},
-    {"chunk_bytes", "of data and shard states"},
-    {"data.holdout_every", "every n-th line is kept for measuring; 0 for none"},
-    {"model.kind", "a byte-level Transformer with mixture-of-experts layers"},
-    {"model.vocabulary", "bytes"},
-    {"model.dim", "width of the residual stream"},
-    {"model.hidden", "width inside an expert"},
-    {"model.heads", "of attention; dim is a multiple of it"},
-    {"model.layers", "each with attention and a grid of experts"},
-    {"model.context", "bytes in a sequence"},
-    {"model.prefix", "first bytes of a sequence: they choose its rows and carry no loss"},
-    {"model.rows", "of the grid of experts in each layer"},
-    {"model.columns", "of that grid"},
-    {"model.experts_per_token", "that work on each byte"},
-    {"model.rows_per_token", "rows that they may come from"},
-    {"model.route", "document: rows chosen per sequence; token: per byte"},
-    {"training.steps", "local AdamW steps in one job"},
-    {"training.batch", "sequences in one step"},
-    {"training.donor_rows", "rows of each layer that a donor fetches for one job"},
-    {"training.slice_chunks", "data chunks that a job trains on"},
-    {"training.warmup_rounds", "the learning rate rises over these trunk versions"},
-    {"training.learning_rate", "of AdamW"},
-    {"training.beta1", "decay of AdamW's mean"},
-    {"training.beta2", "decay of AdamW's mean square"},
-    {"training.epsilon", "added to AdamW's denominator"},
-    {"training.weight_decay", "of AdamW"},
-    {"training.clip", "largest norm of a step's gradient"},
-    {"training.z_loss", "weight of the router's z-loss"},
-    {"training.balance_step", "how fast the bias that spreads work over experts moves"},
-    {"update.keep", "values sent of each 4096"},
-    {"update.error_decay_permille", "what a donor keeps of what it did not send"},
-    {"update.scale_ceiling", "larger values in an update are refused"},
-    {"merge.rule", "mean or trimmed_mean"},
-    {"merge.trim_permille", "share of updates dropped at each end of every coordinate"},
-    {"merge.step_permille", "outer step: 1000 applies the whole average"},
-    {"merge.window_ms", "a round closes this long after its first update"},
-    {"merge.least_updates", "and never with fewer than these"},
-    {"merge.most_updates", "nor with more"},
-};
-
-static const char *comment_of(const char *path)
-{
-    for (size_t i = 0; i < sizeof COMMENTS / sizeof COMMENTS[0]; i++) {
-        if (strcmp(COMMENTS[i][0], path) == 0) {
-            return COMMENTS[i][1];
-        }
-    }
-    return NULL;
-}
-
-static void append_free(struct skep_buffer *text, char *take_part)
-{
-    skep_buffer_append_text(text, take_part);
-    free(take_part);
-}
-
-/* `text` as YAML: in quotes, which is right for any text. */
-static void append_quoted(struct skep_buffer *to, const char *text)
-{
-    skep_buffer_append_text(to, "\"");
-    for (const char *at = text; *at != '\0'; at++) {
-        if ((unsigned char)*at < ' ' || *at == 0x7f) {
-            append_free(to, skep_format("\\x%02x", (unsigned)*at));
-        } else {
-            append_free(to, skep_format("%s%c", *at == '"' || *at == '\\' ? "\\" : "", *at));
-        }
-    }
-    skep_buffer_append_text(to, "\"");
-}
-
-/* A field's value as JSON writes it, which YAML reads as well; choices without their quotes. The caller frees. */
-static char *value_text(const struct skep_field *field, const void *from)
-{
-    struct skep_json *object = skep_json_object_new();
-    skep_fields_write(field, 1, from, object);
-    char *json = skep_json_write(object, false);
-    skep_json_free(object);
-    const char *value = strchr(json, ':') + 1;
-    value += *value == '"';
-    char *text = skep_format("%.*s", (int)strcspn(value, "\"}"), value);
-    free(json);
-    return text;
-}
-
-static void append_field(struct skep_buffer *text, const struct section *section,
-                         const struct skep_field *field, const struct skep_task *task)
-{
-    bool top = section->name[0] == '\0';
-    char *path = skep_format("%s%s%s", section->name, top ? "" : ".", field->key);
-    char *value = value_text(field, (const uint8_t *)task + section->offset);
-    char *line = skep_format("%s%s: %s", top ? "" : "  ", field->key, value);
-    const char *comment = comment_of(path);
-    append_free(text, comment == NULL ? skep_format("%s\n", line)
-                                      : skep_format("%-32s # %s\n", line, comment));
-    free(line);
-    free(value);
-    free(path);
-}
-
-static void append_section(struct skep_buffer *text, const struct section *section,
-                           const struct skep_task *task)
-{
-    if (section->name[0] != '\0') {
-        append_free(text, skep_format("\n%s:\n", section->name));
-    }
-    for (size_t i = 0; i < section->count; i++) {
-        if (section->fields[i].kind != SKEP_FIELD_OTHER) {
-            append_field(text, section, &section->fields[i], task);
-        } else if (section->fields == DATA) {
-            skep_buffer_append_text(text, "  file: ");
-            append_quoted(text, task->data_file);
-            skep_buffer_append_text(text, " # the text to train on; its path from here\n");
-        } else {
-            skep_buffer_append_text(text, "name: ");
-            append_quoted(text, task->manifest.name);
-            skep_buffer_append_text(text, "\n");
-        }
-    }
-}
-
-char *skep_task_example(const char *name, const char *data_file)
-{
-    struct skep_task task = {.data_file = skep_strdup(data_file), .holdout_every = HOLDOUT_EVERY};
-    skep_manifest_defaults(&task.manifest);
-    task.manifest.name = skep_strdup(name);
-    struct sections sections = {0};
-    sections_init(&sections);
-    struct skep_buffer text = {0};
-    skep_buffer_append_text(&text, "# A Skep project. Only data.file must stand here; every other "
-                                   "value is the default.\n"
-                                   "# Publish it with: skep project publish THIS_FILE\n\n");
-    for (size_t s = 0; s < SECTION_COUNT; s++) {
-        append_section(&text, &sections.all[s], &task);
-    }
-    skep_task_done(&task);
-    skep_buffer_append_u8(&text, 0);
-    return (char *)text.data;
 }

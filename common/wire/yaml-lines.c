@@ -82,7 +82,9 @@ static int enter_node(struct walk *walk, enum skep_yaml_kind kind, const char *t
                       "the file is a list or a text; allowed: fields, each `name: value`");
     }
     if (walk->pending != 0) {
-        walk->lines->fields[walk->pending - 1].kind = kind;
+        struct skep_yaml_field *field = &walk->lines->fields[walk->pending - 1];
+        field->kind = kind;
+        snprintf(field->text, sizeof field->text, "%s", text == NULL ? "" : text);
         walk->pending = 0;
     }
     if (kind == SKEP_YAML_SCALAR) {

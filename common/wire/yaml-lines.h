@@ -27,6 +27,7 @@ struct skep_yaml_field {
     char key[SKEP_YAML_KEY_SIZE];
     size_t line; /* from 1 */
     enum skep_yaml_kind kind;
+    char text[SKEP_YAML_KEY_SIZE]; /* of a scalar, cut like keys */
 };
 
 struct skep_yaml_lines {

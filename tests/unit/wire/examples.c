@@ -20,20 +20,34 @@ static void fill_data(struct skep_data_set *data, uint64_t size_bytes, size_t ch
     }
 }
 
-void example_manifest(struct skep_manifest *manifest)
+static void fill_manifest(struct skep_manifest *manifest, enum skep_model_kind kind)
 {
-    *manifest = (struct skep_manifest){0};
+    *manifest = (struct skep_manifest){.model.kind = kind};
     skep_manifest_defaults(manifest);
-    manifest->name = skep_strdup("King James");
     manifest->created_s = 1700000000;
     fill(&manifest->project, 0x11);
     fill(&manifest->seed, 0x22);
-    fill_data(&manifest->train, 2 * 65536 + 5, 3);
-    fill_data(&manifest->heldout, 100, 1);
     manifest->keeper_count = 2;
     manifest->keepers = skep_alloc(2, sizeof *manifest->keepers);
     fill(&manifest->keepers[0], 0x31);
     fill(&manifest->keepers[1], 0x32);
+}
+
+void example_manifest(struct skep_manifest *manifest)
+{
+    fill_manifest(manifest, SKEP_MODEL_LM);
+    manifest->name = skep_strdup("King James");
+    fill_data(&manifest->train, 2 * 65536 + 5, 3);
+    fill_data(&manifest->heldout, 100, 1);
+}
+
+void example_classifier(struct skep_manifest *manifest)
+{
+    fill_manifest(manifest, SKEP_MODEL_CLASSIFIER);
+    manifest->name = skep_strdup("digits");
+    manifest->model.expert = SKEP_EXPERT_PAPER_FFN;
+    fill_data(&manifest->train, 100ul * 785, 2);
+    fill_data(&manifest->heldout, 10ul * 785, 1);
 }
 
 void example_record(struct skep_record *record)

@@ -9,6 +9,7 @@
 
 /* Freed with the types' own done functions. */
 void example_manifest(struct skep_manifest *manifest);
+void example_classifier(struct skep_manifest *manifest);
 void example_record(struct skep_record *record);
 void example_update(struct skep_update_statement *statement);
 void example_seal(struct skep_seal *seal);

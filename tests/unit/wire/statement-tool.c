@@ -21,6 +21,9 @@ static void print_examples(void)
     example_manifest(&manifest);
     print_take("manifest", skep_manifest_encode(&manifest));
     skep_manifest_done(&manifest);
+    example_classifier(&manifest);
+    print_take("manifest", skep_manifest_encode(&manifest));
+    skep_manifest_done(&manifest);
     struct skep_record record;
     example_record(&record);
     print_take("record", skep_record_encode(&record));

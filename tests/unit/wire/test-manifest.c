@@ -129,7 +129,13 @@ static void a_wrong_field_of_a_section_is_refused_by_name(void **state)
          "manifest.model: field heads is missing; allowed: an integer from 1 to 16384"},
         {"\"document\"", "\"page\"",
          "manifest.model: field route is \"page\"; allowed: document, token"},
-        {"\"lm\"", "\"gan\"", "manifest.model: field kind is \"gan\"; allowed: lm"},
+        {"\"lm\"", "\"gan\"", "manifest.model: field kind is \"gan\"; allowed: lm, classifier"},
+        {"\"expert\":\"ffn\",", "", "manifest.model: field expert is missing; allowed: a text"},
+        {"\"ffn\"", "\"gelu\"",
+         "manifest.model: field expert is \"gelu\"; allowed: ffn, paper_ffn"},
+        {"\"lm\"", "\"classifier\"",
+         "manifest.model: unknown field \"vocabulary\" with value 256; allowed: kind, expert, "
+         "inputs, classes, dim, hidden, layers, rows, columns, experts_per_token"},
         {"\"beta1\":0.9", "\"beta1\":1",
          "manifest.training: field beta1 is 1; allowed: a number from 0 to 0.9999"},
         {"\"trimmed_mean\"", "\"krum\"",
@@ -156,6 +162,81 @@ static void a_wrong_field_of_a_section_is_refused_by_name(void **state)
         free(wrong);
     }
     free(text);
+}
+
+static void a_classifier_comes_back_with_what_it_implies(void **state)
+{
+    (void)state;
+    struct skep_manifest manifest;
+    example_classifier(&manifest);
+    char *text = skep_manifest_encode(&manifest);
+    assert_null(strstr(text, "\"heads\""));
+    assert_null(strstr(text, "\"route\""));
+    assert_non_null(
+        strstr(text, "\"kind\":\"classifier\",\"expert\":\"paper_ffn\",\"inputs\":784,"));
+    struct skep_manifest again = {0};
+    struct skep_error err = {0};
+    skep_manifest_decode(text, strlen(text), &again, &err);
+    assert_string_equal(err.text, "");
+    assert_memory_equal(&again.model, &manifest.model, sizeof again.model);
+    assert_int_equal(again.model.context, 1);
+    assert_int_equal(again.model.rows_per_token, 4);
+    assert_int_equal(again.model.route, SKEP_ROUTE_TOKEN);
+    assert_int_equal(skep_model_config_window(&again.model), 785);
+    free(text);
+    skep_manifest_done(&again);
+    skep_manifest_done(&manifest);
+}
+
+static void a_classifier_is_held_to_its_relations(void **state)
+{
+    (void)state;
+    struct skep_manifest manifest;
+    example_classifier(&manifest);
+    assert_int_equal(skep_manifest_check(&manifest, NULL), SKEP_OK);
+    struct skep_model_config good = manifest.model;
+    manifest.model.experts_per_token = 17;
+    assert_check(&manifest, "manifest.model: field experts_per_token is 17; allowed: 1 to rows * "
+                            "columns (16)");
+    manifest.model = good;
+    manifest.model.context = 2;
+    assert_check(&manifest,
+                 "manifest.model: field context is 2; allowed in a model of kind classifier: 1");
+    manifest.model = good;
+    manifest.model.inputs = 65537;
+    assert_check(&manifest,
+                 "manifest.model: field inputs is 65537; allowed: an integer from 1 to 65536");
+    manifest.model = good;
+    manifest.model.kind = (enum skep_model_kind)2;
+    assert_check(&manifest, "manifest.model: field kind is choice 2; allowed: 0 to 1");
+    manifest.model = good;
+    manifest.train.size_bytes -= 1;
+    assert_check(&manifest, "manifest.train: field size_bytes is 78499; allowed: a multiple of the "
+                            "record's 785 bytes (inputs + 1), such as 77715");
+    manifest.train.size_bytes = 784;
+    assert_check(&manifest, "manifest.train: field size_bytes is 784; allowed: 785 to 17179869184");
+    manifest.train.size_bytes = 78500;
+    manifest.chunk_bytes = 65536;
+    assert_check(&manifest, "manifest: field chunk_bytes is 65536; allowed: a multiple of the "
+                            "record's 785 bytes (inputs + 1), such as 65155");
+    skep_manifest_done(&manifest);
+}
+
+static void large_classifiers_are_refused(void **state)
+{
+    (void)state;
+    struct skep_manifest manifest;
+    struct skep_error err = {0};
+    example_classifier(&manifest);
+    manifest.model.dim = 4096;
+    manifest.model.hidden = 16384; /* 4 (2 d h + h h) bytes are 1.6 GB */
+    assert_int_equal(skep_manifest_check(&manifest, &err), SKEP_ERR_TOO_LARGE);
+    assert_non_null(strstr(err.text, "allowed: at most 1073741824"));
+    manifest.model.expert = SKEP_EXPERT_FFN;
+    assert_int_not_equal(skep_manifest_check(&manifest, &err), SKEP_ERR_TOO_LARGE);
+    manifest.model.inputs = 65536; /* d inputs */
+    assert_int_equal(skep_manifest_check(&manifest, &err), SKEP_ERR_TOO_LARGE);
+    skep_manifest_done(&manifest);
 }
 
 static void shards_have_one_order(void **state)
@@ -292,6 +373,9 @@ int main(void)
         cmocka_unit_test(the_sections_are_held_to_their_ranges),
         cmocka_unit_test(the_name_data_and_keepers_are_held_to_their_limits),
         cmocka_unit_test(a_wrong_field_of_a_section_is_refused_by_name),
+        cmocka_unit_test(a_classifier_comes_back_with_what_it_implies),
+        cmocka_unit_test(a_classifier_is_held_to_its_relations),
+        cmocka_unit_test(large_classifiers_are_refused),
         cmocka_unit_test(shards_have_one_order),
         cmocka_unit_test(the_largest_manifest_fits_into_one_envelope),
         cmocka_unit_test(the_signed_bytes_are_those_of_dsse),

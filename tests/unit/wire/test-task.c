@@ -69,7 +69,7 @@ static void the_example_parses_to_the_defaults(void **state)
                                            {"a: b # c", "C:\\d\\\"e\" 'f'.txt"},
                                            {"- [x]\ttab", "../d\xc3\xa4ta/\xf0\x9f\x90\x9d.txt"}};
     for (size_t i = 0; i < 3; i++) {
-        char *text = skep_task_example(names[i][0], names[i][1]);
+        char *text = skep_task_example(SKEP_MODEL_LM, names[i][0], names[i][1]);
         struct skep_task task = {0};
         struct skep_manifest defaults = {0};
         struct skep_error err = {0};
@@ -92,7 +92,7 @@ static void the_example_parses_to_the_defaults(void **state)
 static void the_example_explains_every_field(void **state)
 {
     (void)state;
-    char *text = skep_task_example("my-project", "text.txt");
+    char *text = skep_task_example(SKEP_MODEL_LM, "my-project", "text.txt");
     size_t fields = 0;
     for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
         bool section = line[strlen(line) - 1] == ':';
@@ -135,6 +135,112 @@ static void every_section_is_read(void **state)
     assert_int_equal(task.manifest.replicas, 1);
     assert_int_equal(task.manifest.chunk_bytes, 4096);
     skep_task_done(&task);
+}
+
+static void a_classifier_gets_the_defaults_of_its_kind(void **state)
+{
+    (void)state;
+    struct skep_task task = {0};
+    struct skep_manifest defaults = {.model.kind = SKEP_MODEL_CLASSIFIER};
+    struct skep_error err = {0};
+    skep_manifest_defaults(&defaults);
+    parse("model: {kind: classifier}\ndata: {images: i.gz, labels: l}", &task, &err);
+    assert_string_equal(err.text, "");
+    assert_string_equal(task.images, "i.gz");
+    assert_string_equal(task.labels, "l");
+    assert_null(task.heldout_images);
+    assert_null(task.data_file);
+    assert_int_equal(task.holdout_every, 20);
+    assert_int_equal(task.manifest.model.kind, SKEP_MODEL_CLASSIFIER);
+    assert_int_equal(task.manifest.model.context, 1);
+    assert_settings_equal(&task.manifest, &defaults);
+    skep_task_done(&task);
+}
+
+static void the_example_of_a_classifier_parses_to_its_defaults(void **state)
+{
+    (void)state;
+    char *text = skep_task_example(SKEP_MODEL_CLASSIFIER, "digits", "some/where");
+    struct skep_task task = {0};
+    struct skep_manifest defaults = {.model.kind = SKEP_MODEL_CLASSIFIER};
+    struct skep_error err = {0};
+    skep_manifest_defaults(&defaults);
+    parse(text, &task, &err);
+    assert_string_equal(err.text, "");
+    assert_string_equal(task.images, "some/where/train-images-idx3-ubyte.gz");
+    assert_string_equal(task.heldout_labels, "some/where/t10k-labels-idx1-ubyte.gz");
+    assert_int_equal(task.holdout_every, 0);
+    assert_settings_equal(&task.manifest, &defaults);
+    skep_task_done(&task);
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        bool section = line[strlen(line) - 1] == ':';
+        if (!section && strncmp(line, "name:", 5) != 0 && strchr(line, '#') == NULL) {
+            fail_msg("\"%s\" has no comment", line);
+        }
+    }
+    free(text);
+}
+
+static void what_a_classifier_leaves_out_follows_from_its_shape(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *model;
+        uint32_t chunk_bytes;
+        uint32_t donor_rows;
+    } cases[] = {
+        {"inputs: 64, rows: 1, columns: 64", 65536 / 65 * 65, 1},
+        {"inputs: 65536, rows: 16, columns: 16", 65537, 8},
+        {"inputs: 1, rows: 8, columns: 1, experts_per_token: 7", 65536, 7},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        char text[200];
+        struct skep_task task = {0};
+        struct skep_error err = {0};
+        snprintf(text, sizeof text, "model: {kind: classifier, %s}\ndata: {images: i, labels: l}",
+                 cases[i].model);
+        parse(text, &task, &err);
+        assert_string_equal(err.text, "");
+        assert_int_equal(task.manifest.chunk_bytes, cases[i].chunk_bytes);
+        assert_int_equal(task.manifest.training.donor_rows, cases[i].donor_rows);
+        assert_int_equal(task.manifest.model.rows_per_token, task.manifest.model.rows);
+        skep_task_done(&task);
+    }
+}
+
+#define CLASSIFIER "model: {kind: classifier}\ndata:\n  images: i\n"
+
+static void what_a_classifier_cannot_have_is_refused(void **state)
+{
+    (void)state;
+    refuse("model:\n  kind: gan\n",
+           "task.yaml:2: model: field kind is \"gan\"; allowed: lm, classifier");
+    refuse("model:\n  kind: classifier\n  heads: 4\n",
+           "task.yaml:3: model: field heads belongs to a model of kind lm; this one is of kind "
+           "classifier");
+    refuse("data:\n  images: i\n", "task.yaml:2: data: field images belongs to a model of kind "
+                                   "classifier; this one is of kind lm");
+    refuse(CLASSIFIER, "task.yaml:2: data: field labels is missing; allowed: the path of the IDX "
+                       "file of their classes, from where this file is");
+    refuse(CLASSIFIER "  labels: l\n  heldout_labels: h\n",
+           "task.yaml:5: data: field heldout_labels stands alone; allowed: only with "
+           "heldout_images");
+    refuse(CLASSIFIER "  labels: l\n  heldout_labels: h\n  heldout_images: h\n"
+                      "  holdout_every: 5\n",
+           "task.yaml:7: data: field holdout_every is 5 beside heldout_images; allowed: 0, or no "
+           "heldout_images");
+    refuse(CLASSIFIER "  labels: l\nchunk_bytes: 65536\n",
+           "task.yaml:5: field chunk_bytes is 65536; allowed: a multiple of the record's 785 bytes "
+           "(inputs + 1), such as 65155");
+    refuse(CLASSIFIER "  labels: l\nchunk_bytes: 100\n",
+           "task.yaml:5: field chunk_bytes is 100; allowed: a multiple of the record's 785 bytes "
+           "(inputs + 1), such as 785");
+    refuse(
+        CLASSIFIER "  labels: l\ntraining:\n  donor_rows: 5\n",
+        "task.yaml:6: training: field donor_rows is 5; allowed: enough for experts_per_token (1) "
+        "to rows (4)");
+    refuse("data: {images: i, labels: l}\nmodel:\n  kind: classifier\n  classes: 1\n",
+           "task.yaml:4: model: field classes is 1; allowed: an integer from 2 to 256");
 }
 
 static void an_unknown_field_is_named_with_those_there_are(void **state)
@@ -185,7 +291,7 @@ static void a_value_out_of_range_is_shown_with_the_range(void **state)
     refuse_saying("data:\n  file: x\ntraining:\n  beta2: 1\n",
                   "task.yaml:4: training: field beta2 is 1");
     refuse_saying("data:\n  file: x\n  holdout_every: 1\n",
-                  "task.yaml:3: data: field holdout_every is 1, which holds out every line");
+                  "task.yaml:3: data: field holdout_every is 1, which holds out everything");
 }
 
 static void a_choice_that_is_none_is_shown_with_the_choices(void **state)
@@ -259,7 +365,7 @@ static void a_file_of_unlikely_size_is_refused(void **state)
 static void changed_bytes_are_read_or_refused_with_a_sentence(void **state)
 {
     (void)state;
-    char *text = skep_task_example("my-project", "text.txt");
+    char *text = skep_task_example(SKEP_MODEL_LM, "my-project", "text.txt");
     size_t size = strlen(text);
     struct skep_rng rng = skep_rng_of(1);
     for (int i = 0; i < 1000; i++) {
@@ -284,6 +390,10 @@ int main(void)
         cmocka_unit_test(the_example_parses_to_the_defaults),
         cmocka_unit_test(the_example_explains_every_field),
         cmocka_unit_test(every_section_is_read),
+        cmocka_unit_test(a_classifier_gets_the_defaults_of_its_kind),
+        cmocka_unit_test(the_example_of_a_classifier_parses_to_its_defaults),
+        cmocka_unit_test(what_a_classifier_leaves_out_follows_from_its_shape),
+        cmocka_unit_test(what_a_classifier_cannot_have_is_refused),
         cmocka_unit_test(an_unknown_field_is_named_with_those_there_are),
         cmocka_unit_test(a_value_of_the_wrong_type_is_shown),
         cmocka_unit_test(a_value_out_of_range_is_shown_with_the_range),
