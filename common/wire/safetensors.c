@@ -9,8 +9,12 @@
 
 #include "common/wire/json.h"
 
-/* 4096 tensors of 256 characters each; the reference implementation allows 100 MB, which no shard needs. */
-#define HEADER_LIMIT (1u << 20)
+/*
+ * A header may have this many bytes for each tensor that its reader wants, and for the metadata: 1 MiB for a shard of 4096 tensors.
+ * The reference implementation allows 100 MB; but a header parsed costs fifty times its size in memory.
+ */
+#define HEADER_FOR_TENSOR 256u
+#define HEADER_FOR_METADATA 4096u
 #define VALUES_MOST ((int64_t)(SKEP_LIMIT_STATE_BYTES / 4))
 #define METADATA_KEY "__metadata__"
 
@@ -63,16 +67,25 @@ static void append_tensor(const struct skep_tensor_view *tensor, uint64_t begin,
     skep_buffer_append_text(header, text);
 }
 
+/* Whether float32 lie in this machine's memory as they do in files; compilers know the answer. */
+static bool is_little_endian(void)
+{
+    const uint16_t one = 1;
+    uint8_t first = 0;
+    memcpy(&first, &one, 1);
+    return first == 1;
+}
+
 static void append_values(const float *values, size_t count, struct skep_buffer *file)
 {
-    uint8_t bytes[4096];
-    for (size_t done = 0; done < count;) {
-        size_t part = count - done < sizeof bytes / 4 ? count - done : sizeof bytes / 4;
-        for (size_t i = 0; i < part; i++) {
-            skep_put_f32(bytes + 4 * i, values[done + i]);
-        }
-        skep_buffer_append(file, bytes, 4 * part);
-        done += part;
+    if (is_little_endian()) {
+        skep_buffer_append(file, values, 4 * count);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        uint8_t bytes[4];
+        skep_put_f32(bytes, values[i]);
+        skep_buffer_append(file, bytes, sizeof bytes);
     }
 }
 
@@ -289,16 +302,10 @@ static int check_cover(const struct skep_tensor_view *views, size_t count, const
     return SKEP_OK;
 }
 
-static int read_views(const struct skep_json *header, const uint8_t *data, size_t data_size,
-                      struct skep_tensor_view **ret_views, size_t *ret_count,
-                      struct skep_error *err)
+/* The views of the `count` tensors that the header names. */
+static int read_views(const struct skep_json *header, size_t count, const uint8_t *data,
+                      size_t data_size, struct skep_tensor_view **ret_views, struct skep_error *err)
 {
-    size_t count = count_tensors(header);
-    if (count > SKEP_LIMIT_TENSORS) {
-        return skep_error_set(err, SKEP_ERR_TOO_LARGE,
-                              "safetensors: the file has %zu tensors; allowed: up to %u", count,
-                              SKEP_LIMIT_TENSORS);
-    }
     struct skep_tensor_view *views = calloc(count + 1, sizeof *views);
     if (views == NULL) {
         return skep_error_set(err, SKEP_ERR_MEMORY,
@@ -314,13 +321,14 @@ static int read_views(const struct skep_json *header, const uint8_t *data, size_
         return rc;
     }
     *ret_views = views;
-    *ret_count = count;
     return SKEP_OK;
 }
 
 /* The header's size, once it is known to lie inside the file. */
-static int find_header(const uint8_t *file, size_t size, size_t *ret_size, struct skep_error *err)
+static int find_header(const uint8_t *file, size_t size, size_t most, size_t *ret_size,
+                       struct skep_error *err)
 {
+    size_t limit = HEADER_FOR_TENSOR * most + HEADER_FOR_METADATA;
     if (size > SKEP_LIMIT_STATE_BYTES) {
         return skep_error_set(err, SKEP_ERR_TOO_LARGE,
                               "safetensors: the file has %zu bytes; allowed: up to %u", size,
@@ -339,10 +347,10 @@ static int find_header(const uint8_t *file, size_t size, size_t *ret_size, struc
                               " bytes; the file has %zu after the header's size",
                               found, size - 8);
     }
-    if (found > HEADER_LIMIT) {
+    if (found > limit) {
         return skep_error_set(err, SKEP_ERR_TOO_LARGE,
-                              "safetensors: the header has %" PRIu64 " bytes; allowed: up to %u",
-                              found, HEADER_LIMIT);
+                              "safetensors: the header has %" PRIu64 " bytes; allowed: up to %zu",
+                              found, limit);
     }
     if (found == 0 || file[8] != '{') {
         return skep_error_set(err, SKEP_ERR_FORMAT,
@@ -354,12 +362,14 @@ static int find_header(const uint8_t *file, size_t size, size_t *ret_size, struc
     return SKEP_OK;
 }
 
-int skep_safetensors_read(const void *data, size_t size, struct skep_tensor_view **ret_views,
-                          size_t *ret_count, struct skep_error *err)
+int skep_safetensors_read_few(const void *data, size_t size, size_t most,
+                              struct skep_tensor_view **ret_views, size_t *ret_count,
+                              struct skep_error *err)
 {
+    assert(most <= SKEP_LIMIT_TENSORS);
     const uint8_t *file = data;
     size_t header_size = 0;
-    int rc = find_header(file, size, &header_size, err);
+    int rc = find_header(file, size, most, &header_size, err);
     if (rc != SKEP_OK) {
         return rc;
     }
@@ -368,10 +378,26 @@ int skep_safetensors_read(const void *data, size_t size, struct skep_tensor_view
     if (rc != SKEP_OK) {
         return rc;
     }
-    rc = read_views(header, file + 8 + header_size, size - 8 - header_size, ret_views, ret_count,
-                    err);
+    size_t count = count_tensors(header);
+    if (count > most) {
+        rc = skep_error_set(err, SKEP_ERR_TOO_LARGE,
+                            "safetensors: the file has %zu tensors; allowed: up to %zu", count,
+                            most);
+    } else {
+        rc = read_views(header, count, file + 8 + header_size, size - 8 - header_size, ret_views,
+                        err);
+    }
     skep_json_free(header);
+    if (rc == SKEP_OK) {
+        *ret_count = count;
+    }
     return rc;
+}
+
+int skep_safetensors_read(const void *data, size_t size, struct skep_tensor_view **ret_views,
+                          size_t *ret_count, struct skep_error *err)
+{
+    return skep_safetensors_read_few(data, size, SKEP_LIMIT_TENSORS, ret_views, ret_count, err);
 }
 
 /* ---- views ---- */
@@ -389,6 +415,10 @@ const struct skep_tensor_view *skep_tensor_view_find(const struct skep_tensor_vi
 
 void skep_tensor_view_copy(const struct skep_tensor_view *view, float *ret_values)
 {
+    if (is_little_endian()) {
+        memcpy(ret_values, view->data, 4 * view->count);
+        return;
+    }
     for (size_t i = 0; i < view->count; i++) {
         ret_values[i] = skep_get_f32(view->data + 4 * i);
     }

@@ -6,10 +6,12 @@
  * padded with spaces to a multiple of 8, so that data is aligned where the file is.
  *
  * The reader takes files of strangers. It works in place: views point into the caller's bytes, which stay untouched; a foreign
- * file's data may lie at any address, so take it out with skep_tensor_view_copy(). The header is parsed once and sorted, O(n log n)
- * for n tensors; besides the views it costs at most what SKEP_LIMIT_JSON_VALUES allow, freed before the call returns. Whitespace,
- * other metadata, any order of members and tensors are read as the format says. Refused, each with one sentence:
- *  - a header of no bytes, beyond the file's end or above 1 MiB, not beginning with {, no JSON of UTF-8, with a key twice;
+ * file's data may lie at any address, so take it out with skep_tensor_view_copy(). The header is parsed once and its n tensors are
+ * sorted, O(n log n). Parsed, it takes up to fifty times its size, freed before the call returns: say with
+ * skep_safetensors_read_few() how many tensors you want of a stranger. Whitespace, other metadata, any order of members and
+ * tensors are read as the format says. Refused, each with one sentence:
+ *  - a header of no bytes, beyond the file's end or above 256 bytes for each tensor wanted and 4 KiB, not beginning with {, no
+ *    JSON in UTF-8, or with a key twice;
  *  - metadata that are not texts, members other than dtype, shape and data_offsets;
  *  - data that overlap, leave a hole, end before or beyond the file's end, or are not 4 x the product of the shape;
  *  - what the format allows and Skep has no use for: dtypes other than F32, empty tensors (an axis of 0), more than
@@ -44,6 +46,11 @@ void skep_safetensors_write(const struct skep_tensor_view *tensors, const float 
 /* Views into `data`, in the order of their data; *ret_views is freed by the caller, before or after `data`. */
 int skep_safetensors_read(const void *data, size_t size, struct skep_tensor_view **ret_views,
                           size_t *ret_count, struct skep_error *err);
+
+/* The same, for a file of at most `most` tensors, itself at most SKEP_LIMIT_TENSORS; the header's limit shrinks with it. */
+int skep_safetensors_read_few(const void *data, size_t size, size_t most,
+                              struct skep_tensor_view **ret_views, size_t *ret_count,
+                              struct skep_error *err);
 
 /* The view of that name, or NULL. */
 const struct skep_tensor_view *skep_tensor_view_find(const struct skep_tensor_view *views,

@@ -291,8 +291,8 @@ static void header_sizes_that_cannot_be_are_refused(void **state)
     refuse_sizes(10, (uint64_t)1 << 63, SKEP_ERR_FORMAT,
                  "the header has 9223372036854775808 bytes");
     refuse_sizes(10, 100000000, SKEP_ERR_FORMAT, "the header has 100000000 bytes; the file has 2");
-    refuse_sizes((1u << 20) + 9, (1u << 20) + 1, SKEP_ERR_TOO_LARGE,
-                 "the header has 1048577 bytes; allowed: up to 1048576");
+    refuse_sizes((1u << 20) + 5000, (1u << 20) + 4097, SKEP_ERR_TOO_LARGE,
+                 "the header has 1052673 bytes; allowed: up to 1052672");
     struct skep_error err = {0};
     struct skep_tensor_view *views = NULL;
     size_t count = 0;
@@ -364,6 +364,32 @@ static void views_are_found_by_name_and_copied_from_any_address(void **state)
     }
 }
 
+static void a_reader_of_few_tensors_refuses_more(void **state)
+{
+    (void)state;
+    struct skep_buffer golden = {0};
+    skep_test_vector_read("state.safetensors.hex", &golden);
+    struct skep_tensor_view *views = NULL;
+    size_t count = 77;
+    struct skep_error err = {0};
+    assert_int_equal(skep_safetensors_read_few(golden.data, golden.size, 1, &views, &count, &err),
+                     SKEP_ERR_TOO_LARGE);
+    assert_string_equal(err.text, "safetensors: the file has 2 tensors; allowed: up to 1");
+    assert_true(views == NULL && count == 77);
+    assert_int_equal(skep_safetensors_read_few(golden.data, golden.size, 2, &views, &count, &err),
+                     SKEP_OK);
+    assert_int_equal(count, 2);
+    free(views);
+    skep_buffer_done(&golden);
+    /* The header's limit is looked at before the header. */
+    uint8_t *file = skep_alloc(5000, 1);
+    skep_put_u64(file, 4096 + 256 + 1);
+    assert_int_equal(skep_safetensors_read_few(file, 5000, 1, &views, &count, &err),
+                     SKEP_ERR_TOO_LARGE);
+    assert_string_equal(err.text, "safetensors: the header has 4353 bytes; allowed: up to 4352");
+    free(file);
+}
+
 static size_t allocations_until_failure;
 
 void *__real_calloc(size_t count, size_t size);
@@ -431,6 +457,7 @@ int main(void)
         cmocka_unit_test(header_sizes_that_cannot_be_are_refused),
         cmocka_unit_test(as_many_tensors_as_allowed_are_read_and_no_more),
         cmocka_unit_test(views_are_found_by_name_and_copied_from_any_address),
+        cmocka_unit_test(a_reader_of_few_tensors_refuses_more),
         cmocka_unit_test(every_allocation_that_fails_is_told),
         cmocka_unit_test(every_truncation_is_refused),
     };
