@@ -1,6 +1,9 @@
 #include "common/tensor/gemm.h"
 
 #include <cblas.h>
+#include <pthread.h>
+
+#include "common/tensor/split.h"
 
 #ifdef SKEP_REAL_DOUBLE
 #define GEMM cblas_dgemm
@@ -8,57 +11,130 @@
 #define GEMM cblas_sgemm
 #endif
 
+/* Floating-point operations between two looks at the stop flag, on each thread: 8 ms at 20 GFLOP/s. */
+#define BLOCK_FLOPS 160e6
+
 /* OpenBLAS has it, another CBLAS may not: a weak reference is then NULL. */
 extern void openblas_set_num_threads(int threads) __attribute__((weak));
 
-/* Somebody has said how many threads. Left to itself OpenBLAS takes one per core, and on a machine that others use they wait for each
- * other by spinning: an evaluation of seconds then takes minutes. */
-static bool told;
+/* How many threads OpenBLAS was told to use; 0: not told yet. Left to itself OpenBLAS takes one per core, and on a machine that
+ * others use they wait for each other by spinning: an evaluation of seconds then takes minutes. */
+static atomic_uint told_threads;
+/* Held for reading by products, so that the number changes between them only. */
+static pthread_rwlock_t products = PTHREAD_RWLOCK_INITIALIZER;
+
+/* Tells OpenBLAS when no product is running; otherwise the next product tries again. */
+static void tell_threads(void)
+{
+    unsigned wanted = skep_split_threads();
+    if (openblas_set_num_threads == NULL || atomic_load(&told_threads) == wanted ||
+        pthread_rwlock_trywrlock(&products) != 0) {
+        return;
+    }
+    openblas_set_num_threads((int)wanted);
+    atomic_store(&told_threads, wanted);
+    pthread_rwlock_unlock(&products);
+}
+
+static void product(struct skep_gemm_size size, struct skep_matrix a, struct skep_matrix b,
+                    skep_real beta, skep_real *c, size_t c_stride)
+{
+    tell_threads();
+    pthread_rwlock_rdlock(&products);
+    GEMM(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans,
+         b.transposed ? CblasTrans : CblasNoTrans, (int)size.rows, (int)size.columns,
+         (int)size.inner, 1, a.data, (int)a.stride, b.data, (int)b.stride, beta, c, (int)c_stride);
+    pthread_rwlock_unlock(&products);
+}
+
+static void scale(struct skep_gemm_size size, skep_real beta, skep_real *c, size_t c_stride)
+{
+    for (size_t i = 0; i < size.rows; i++) {
+        for (size_t j = 0; j < size.columns; j++) {
+            c[i * c_stride + j] = beta == 0 ? 0 : beta * c[i * c_stride + j];
+        }
+    }
+}
+
+/* Blocks about as high as wide, for the less of A and B is read again; cut at multiples of 48, which the tiles of OpenBLAS's kernels
+ * divide (4, 6, 8, 12, 16, 24). The sums over `inner` stay whole. */
+static struct skep_gemm_size block_of(struct skep_gemm_size size)
+{
+    double area = BLOCK_FLOPS * skep_split_threads() / (2.0 * (double)size.inner);
+    size_t side = 48;
+    while ((double)(side + 48) * (double)(side + 48) <= area) {
+        side += 48;
+    }
+    struct skep_gemm_size block = {side, side, size.inner};
+    if (size.rows < side) {
+        block.columns = (size_t)(area / (double)size.rows) / 48 * 48;
+        block.rows = size.rows;
+    } else if (size.columns < side) {
+        block.rows = (size_t)(area / (double)size.columns) / 48 * 48;
+        block.columns = size.columns;
+    }
+    return block;
+}
+
+static struct skep_matrix part_of(struct skep_matrix matrix, size_t row, size_t column)
+{
+    size_t first = matrix.transposed ? column * matrix.stride + row : row * matrix.stride + column;
+    return (struct skep_matrix){matrix.data + first, matrix.stride, matrix.transposed};
+}
+
+static void blocks(struct skep_gemm_size size, struct skep_matrix a, struct skep_matrix b,
+                   skep_real beta, skep_real *c, size_t c_stride)
+{
+    struct skep_gemm_size most = block_of(size);
+    for (size_t j = 0; j < size.columns; j += most.columns) {
+        for (size_t i = 0; i < size.rows && !skep_ops_stopped(); i += most.rows) {
+            struct skep_gemm_size block = most;
+            block.rows = size.rows - i < most.rows ? size.rows - i : most.rows;
+            block.columns = size.columns - j < most.columns ? size.columns - j : most.columns;
+            product(block, part_of(a, i, 0), part_of(b, 0, j), beta, c + i * c_stride + j,
+                    c_stride);
+        }
+    }
+}
 
 void skep_gemm(struct skep_gemm_size size, struct skep_matrix a, struct skep_matrix b,
                skep_real beta, skep_real *c, size_t c_stride)
 {
-    if (size.rows == 0 || size.columns == 0) {
+    if (size.rows == 0 || size.columns == 0 || skep_ops_stopped()) {
         return;
     }
-    if (!told) {
-        skep_gemm_set_threads(1);
+    if (size.inner == 0) {
+        scale(size, beta, c, c_stride);
+        return;
     }
-    GEMM(CblasRowMajor, a.transposed ? CblasTrans : CblasNoTrans,
-         b.transposed ? CblasTrans : CblasNoTrans, (int)size.rows, (int)size.columns,
-         (int)size.inner, 1, a.data, (int)a.stride, b.data, (int)b.stride, beta, c, (int)c_stride);
+    double flops = 2.0 * (double)size.rows * (double)size.columns * (double)size.inner;
+    if (skep_split_can_stop() && flops > BLOCK_FLOPS * skep_split_threads()) {
+        blocks(size, a, b, beta, c, c_stride);
+    } else {
+        product(size, a, b, beta, c, c_stride);
+    }
 }
 
 void skep_cblas_linear_forward(struct skep_linear shape, const skep_real *x, const skep_real *w,
                                skep_real beta, skep_real *y)
 {
-    skep_gemm((struct skep_gemm_size){shape.rows, shape.outputs, shape.inputs},
-              (struct skep_matrix){x, shape.inputs, false},
-              (struct skep_matrix){w, shape.inputs, true}, beta, y, shape.outputs);
+    skep_linear_forward(skep_ops_cpu(), shape, x, w, beta, y);
 }
 
 void skep_cblas_linear_inputs(struct skep_linear shape, const skep_real *dy, const skep_real *w,
                               skep_real beta, skep_real *dx)
 {
-    skep_gemm((struct skep_gemm_size){shape.rows, shape.inputs, shape.outputs},
-              (struct skep_matrix){dy, shape.outputs, false},
-              (struct skep_matrix){w, shape.inputs, false}, beta, dx, shape.inputs);
+    skep_linear_inputs(skep_ops_cpu(), shape, dy, w, beta, dx);
 }
 
 void skep_cblas_linear_weights(struct skep_linear shape, const skep_real *dy, const skep_real *x,
                                skep_real beta, skep_real *dw)
 {
-    skep_gemm((struct skep_gemm_size){shape.outputs, shape.inputs, shape.rows},
-              (struct skep_matrix){dy, shape.outputs, true},
-              (struct skep_matrix){x, shape.inputs, false}, beta, dw, shape.inputs);
+    skep_linear_weights(skep_ops_cpu(), shape, dy, x, beta, dw);
 }
 
 bool skep_gemm_set_threads(unsigned threads)
 {
-    told = true;
-    if (openblas_set_num_threads == NULL) {
-        return false;
-    }
-    openblas_set_num_threads((int)threads);
-    return true;
+    skep_ops_set_threads(threads);
+    return openblas_set_num_threads != NULL;
 }

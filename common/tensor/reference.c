@@ -1,6 +1,12 @@
-#include "common/tensor/reference.h"
-
+/*
+ * The operations of ops.h written for reading: loops as in the formulas, sums in double, the C library's exp and tanh. Not for
+ * training; the tests hold every other table against this one.
+ */
 #include <math.h>
+#include <string.h>
+
+#include "common/tensor/memory.h"
+#include "common/tensor/ops.h"
 
 static size_t row_of(struct skep_rows rows, size_t i)
 {
@@ -13,8 +19,21 @@ static double at(struct skep_matrix matrix, size_t row, size_t column)
                                       : matrix.data[row * matrix.stride + column]);
 }
 
-void skep_gemm_reference(struct skep_gemm_size size, struct skep_matrix a, struct skep_matrix b,
-                         skep_real beta, skep_real *c, size_t c_stride)
+static void copy(void *to, const void *from, size_t size)
+{
+    if (size > 0) {
+        memcpy(to, from, size);
+    }
+}
+
+static int status(struct skep_error *err)
+{
+    (void)err;
+    return SKEP_OK;
+}
+
+static void gemm(struct skep_gemm_size size, struct skep_matrix a, struct skep_matrix b,
+                 skep_real beta, skep_real *c, size_t c_stride)
 {
     for (size_t i = 0; i < size.rows; i++) {
         for (size_t j = 0; j < size.columns; j++) {
@@ -28,11 +47,127 @@ void skep_gemm_reference(struct skep_gemm_size size, struct skep_matrix a, struc
     }
 }
 
-void skep_normalise_reference(struct skep_rows rows, const skep_real *x, skep_real *hat,
-                              skep_real *scale)
+static void fill(size_t count, skep_real value, skep_real *values)
+{
+    for (size_t i = 0; i < count; i++) {
+        values[i] = value;
+    }
+}
+
+static void add(const skep_real *x, size_t count, skep_real *y)
+{
+    for (size_t i = 0; i < count; i++) {
+        y[i] += x[i];
+    }
+}
+
+static void multiply(const skep_real *x, size_t count, skep_real *y)
+{
+    for (size_t i = 0; i < count; i++) {
+        y[i] *= x[i];
+    }
+}
+
+static void scale_values(size_t count, skep_real factor, skep_real *y)
+{
+    for (size_t i = 0; i < count; i++) {
+        y[i] *= factor;
+    }
+}
+
+static double sum_squares(const skep_real *x, size_t count)
+{
+    double sum = 0;
+    for (size_t i = 0; i < count; i++) {
+        sum += (double)x[i] * (double)x[i];
+    }
+    return sum;
+}
+
+static void rows_set(struct skep_rows rows, const skep_real *bias, skep_real *y)
 {
     for (size_t i = 0; i < rows.count; i++) {
-        const skep_real *row = x + i * rows.dim;
+        for (size_t j = 0; j < rows.dim; j++) {
+            y[i * rows.dim + j] = bias[j];
+        }
+    }
+}
+
+static void rows_add(struct skep_rows rows, const skep_real *bias, skep_real *y)
+{
+    for (size_t i = 0; i < rows.count; i++) {
+        for (size_t j = 0; j < rows.dim; j++) {
+            y[i * rows.dim + j] += bias[j];
+        }
+    }
+}
+
+static void rows_sum(struct skep_rows rows, const skep_real *x, skep_real *sum)
+{
+    for (size_t j = 0; j < rows.dim; j++) {
+        double total = 0;
+        for (size_t i = 0; i < rows.count; i++) {
+            total += (double)x[i * rows.dim + j];
+        }
+        sum[j] += (skep_real)total;
+    }
+}
+
+static void rows_gather(struct skep_rows rows, const skep_real *x, skep_real *y)
+{
+    for (size_t i = 0; i < rows.count; i++) {
+        for (size_t j = 0; j < rows.dim; j++) {
+            y[i * rows.dim + j] = x[row_of(rows, i) * rows.dim + j];
+        }
+    }
+}
+
+static void rows_gather_add(struct skep_rows rows, const skep_real *x, skep_real *y)
+{
+    for (size_t i = 0; i < rows.count; i++) {
+        for (size_t j = 0; j < rows.dim; j++) {
+            y[i * rows.dim + j] += x[row_of(rows, i) * rows.dim + j];
+        }
+    }
+}
+
+static void rows_scatter_add(struct skep_rows rows, const skep_real *x, skep_real *y)
+{
+    for (size_t i = 0; i < rows.count; i++) {
+        for (size_t j = 0; j < rows.dim; j++) {
+            y[row_of(rows, i) * rows.dim + j] += x[i * rows.dim + j];
+        }
+    }
+}
+
+static void rows_combine(struct skep_rows rows, const skep_real *y, const skep_real *weight,
+                         skep_real *x)
+{
+    for (size_t i = 0; i < rows.count; i++) {
+        for (size_t j = 0; j < rows.dim; j++) {
+            x[row_of(rows, i) * rows.dim + j] += weight[i] * y[i * rows.dim + j];
+        }
+    }
+}
+
+static void rows_combine_backward(struct skep_rows rows, const skep_real *dx, const skep_real *y,
+                                  const skep_real *weight, skep_real *dy, skep_real *dweight)
+{
+    for (size_t i = 0; i < rows.count; i++) {
+        double dot = 0;
+        for (size_t j = 0; j < rows.dim; j++) {
+            skep_real gradient = dx[row_of(rows, i) * rows.dim + j];
+            dy[i * rows.dim + j] = weight[i] * gradient;
+            dot += (double)gradient * (double)y[i * rows.dim + j];
+        }
+        dweight[i] = (skep_real)dot;
+    }
+}
+
+static void normalise(struct skep_rows rows, const skep_real *x, skep_real *hat, skep_real *scale)
+{
+    for (size_t i = 0; i < rows.count; i++) {
+        const skep_real *row = x + row_of(rows, i) * rows.dim;
         double mean = 0;
         for (size_t j = 0; j < rows.dim; j++) {
             mean += (double)row[j] / (double)rows.dim;
@@ -49,8 +184,8 @@ void skep_normalise_reference(struct skep_rows rows, const skep_real *x, skep_re
     }
 }
 
-void skep_normalise_backward_reference(struct skep_rows rows, const skep_real *dhat,
-                                       const skep_real *hat, const skep_real *scale, skep_real *dx)
+static void normalise_backward(struct skep_rows rows, const skep_real *dhat, const skep_real *hat,
+                               const skep_real *scale, skep_real *dx)
 {
     for (size_t i = 0; i < rows.count; i++) {
         const skep_real *dh = dhat + i * rows.dim;
@@ -63,75 +198,58 @@ void skep_normalise_backward_reference(struct skep_rows rows, const skep_real *d
         }
         for (size_t j = 0; j < rows.dim; j++) {
             double gradient = ((double)dh[j] - mean - (double)h[j] * slope) * (double)scale[i];
-            dx[i * rows.dim + j] += (skep_real)gradient;
+            dx[row_of(rows, i) * rows.dim + j] += (skep_real)gradient;
         }
     }
 }
 
-void skep_affine_forward_reference(struct skep_rows rows, const skep_real *hat,
-                                   struct skep_affine affine, skep_real *y)
+static void affine_forward(struct skep_rows rows, const skep_real *hat, struct skep_affine affine,
+                           skep_real *y)
 {
     for (size_t i = 0; i < rows.count; i++) {
         for (size_t j = 0; j < rows.dim; j++) {
-            y[i * rows.dim + j] =
-                hat[row_of(rows, i) * rows.dim + j] * affine.gain[j] + affine.bias[j];
+            y[i * rows.dim + j] = hat[i * rows.dim + j] * affine.gain[j] + affine.bias[j];
         }
     }
 }
 
-void skep_affine_backward_reference(struct skep_rows rows, const skep_real *dy,
-                                    const skep_real *hat, struct skep_affine affine,
-                                    skep_real *dhat, struct skep_affine gradient)
-{
-    for (size_t i = 0; i < rows.count; i++) {
-        for (size_t j = 0; j < rows.dim; j++) {
-            size_t token = row_of(rows, i) * rows.dim + j;
-            gradient.gain[j] += dy[i * rows.dim + j] * hat[token];
-            gradient.bias[j] += dy[i * rows.dim + j];
-            dhat[token] += dy[i * rows.dim + j] * affine.gain[j];
-        }
-    }
-}
-
-void skep_rows_combine_reference(struct skep_rows rows, skep_real *y, const skep_real *bias,
-                                 const skep_real *weight, skep_real *x)
-{
-    for (size_t i = 0; i < rows.count; i++) {
-        for (size_t j = 0; j < rows.dim; j++) {
-            y[i * rows.dim + j] += bias[j];
-            x[row_of(rows, i) * rows.dim + j] += weight[i] * y[i * rows.dim + j];
-        }
-    }
-}
-
-void skep_rows_combine_backward_reference(struct skep_rows rows, const skep_real *dx,
-                                          const skep_real *y, const skep_real *weight,
-                                          skep_real *dy, skep_real *dweight)
-{
-    for (size_t i = 0; i < rows.count; i++) {
-        double dot = 0;
-        for (size_t j = 0; j < rows.dim; j++) {
-            skep_real gradient = dx[row_of(rows, i) * rows.dim + j];
-            dy[i * rows.dim + j] = weight[i] * gradient;
-            dot += (double)gradient * (double)y[i * rows.dim + j];
-        }
-        dweight[i] = (skep_real)dot;
-    }
-}
-
-void skep_rows_sum_reference(struct skep_rows rows, const skep_real *x, skep_real *sum)
+static void affine_backward(struct skep_rows rows, const skep_real *dy, const skep_real *hat,
+                            struct skep_affine affine, skep_real *dhat, struct skep_affine gradient)
 {
     for (size_t j = 0; j < rows.dim; j++) {
-        double total = 0;
+        double gain = 0;
+        double bias = 0;
         for (size_t i = 0; i < rows.count; i++) {
-            total += (double)x[i * rows.dim + j];
+            size_t here = i * rows.dim + j;
+            gain += (double)dy[here] * (double)hat[here];
+            bias += (double)dy[here];
+            dhat[here] = dy[here] * affine.gain[j];
         }
-        sum[j] += (skep_real)total;
+        gradient.gain[j] += (skep_real)gain;
+        gradient.bias[j] += (skep_real)bias;
     }
 }
 
-void skep_gelu_reference(struct skep_rows rows, skep_real *pre, const skep_real *bias,
-                         skep_real *out)
+static void affine_relu(struct skep_rows rows, const skep_real *hat, struct skep_affine affine,
+                        skep_real *y)
+{
+    affine_forward(rows, hat, affine, y);
+    for (size_t i = 0; i < rows.count * rows.dim; i++) {
+        y[i] = y[i] < 0 ? 0 : y[i]; /* NaN stays NaN */
+    }
+}
+
+static void affine_relu_backward(struct skep_rows rows, const skep_real *dy, const skep_real *y,
+                                 const skep_real *hat, struct skep_affine affine, skep_real *dhat,
+                                 struct skep_affine gradient)
+{
+    for (size_t i = 0; i < rows.count * rows.dim; i++) {
+        dhat[i] = y[i] > 0 ? dy[i] : 0;
+    }
+    affine_backward(rows, dhat, hat, affine, dhat, gradient);
+}
+
+static void gelu(struct skep_rows rows, skep_real *pre, const skep_real *bias, skep_real *out)
 {
     const double root = sqrt(2 / acos(-1));
     for (size_t i = 0; i < rows.count * rows.dim; i++) {
@@ -143,19 +261,32 @@ void skep_gelu_reference(struct skep_rows rows, skep_real *pre, const skep_real 
     }
 }
 
-void skep_softmax_causal_reference(struct skep_rows rows, size_t first, size_t stride,
-                                   skep_real scale, skep_real slope, skep_real *scores)
+static void gelu_backward(struct skep_rows rows, const skep_real *slope, skep_real *dpre,
+                          skep_real *dbias)
+{
+    multiply(slope, rows.count * rows.dim, dpre);
+    rows_sum(rows, dpre, dbias);
+}
+
+/* How many of its columns row i sees. */
+static size_t seen(struct skep_rows rows, struct skep_causal causal, size_t i)
+{
+    size_t count = causal.first + i + 1;
+    return count < rows.dim ? count : rows.dim;
+}
+
+static void softmax_causal(struct skep_rows rows, struct skep_causal causal, skep_real *scores)
 {
     for (size_t i = 0; i < rows.count; i++) {
-        skep_real *row = scores + i * stride;
-        size_t here = first + i;
+        skep_real *row = scores + i * causal.stride;
+        size_t here = causal.first + i;
         double most = -INFINITY;
         double sum = 0;
-        for (size_t j = 0; j <= here; j++) {
-            row[j] = row[j] * scale - slope * (skep_real)(here - j);
+        for (size_t j = 0; j < seen(rows, causal, i); j++) {
+            row[j] = row[j] * causal.scale - causal.slope * (skep_real)(here - j);
             most = fmax(most, (double)row[j]);
         }
-        for (size_t j = 0; j <= here; j++) {
+        for (size_t j = 0; j < seen(rows, causal, i); j++) {
             sum += exp((double)row[j] - most);
         }
         for (size_t j = 0; j < rows.dim; j++) {
@@ -164,56 +295,55 @@ void skep_softmax_causal_reference(struct skep_rows rows, size_t first, size_t s
     }
 }
 
-void skep_softmax_causal_backward_reference(struct skep_rows rows, size_t stride, skep_real scale,
-                                            const skep_real *probability, skep_real *dscores)
+static void softmax_causal_backward(struct skep_rows rows, struct skep_causal causal,
+                                    const skep_real *probability, skep_real *dscores)
 {
     for (size_t i = 0; i < rows.count; i++) {
+        const skep_real *p = probability + i * causal.stride;
+        skep_real *d = dscores + i * causal.stride;
         double dot = 0;
-        for (size_t j = 0; j < rows.dim; j++) {
-            dot += (double)probability[i * stride + j] * (double)dscores[i * stride + j];
+        for (size_t j = 0; j < seen(rows, causal, i); j++) {
+            dot += (double)p[j] * (double)d[j];
         }
         for (size_t j = 0; j < rows.dim; j++) {
-            skep_real *to = &dscores[i * stride + j];
-            *to = (skep_real)((double)probability[i * stride + j] * ((double)*to - dot) *
-                              (double)scale);
+            double gradient = (double)p[j] * ((double)d[j] - dot) * (double)causal.scale;
+            d[j] = (skep_real)(j < seen(rows, causal, i) ? gradient : 0);
         }
     }
 }
 
-skep_real skep_logsumexp_reference(const skep_real *values, size_t count)
+static void cross_entropy(struct skep_rows rows, const skep_real *logits, const uint32_t *target,
+                          skep_real *logsumexp, skep_real *nats)
 {
-    double most = -INFINITY;
-    double sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        most = fmax(most, (double)values[i]);
-    }
-    for (size_t i = 0; i < count; i++) {
-        sum += exp((double)values[i] - most);
-    }
-    return (skep_real)(most + log(sum));
-}
-
-void skep_cross_entropy_backward_reference(skep_real *logits, size_t count, uint32_t target,
-                                           skep_real total, skep_real weight)
-{
-    for (size_t i = 0; i < count; i++) {
-        double probability = exp((double)(logits[i] - total));
-        logits[i] = (skep_real)((probability - (i == target)) * (double)weight);
+    for (size_t i = 0; i < rows.count; i++) {
+        const skep_real *row = logits + i * rows.dim;
+        double most = -INFINITY;
+        double sum = 0;
+        for (size_t j = 0; j < rows.dim; j++) {
+            most = fmax(most, (double)row[j]);
+        }
+        for (size_t j = 0; j < rows.dim; j++) {
+            sum += exp((double)row[j] - most);
+        }
+        logsumexp[i] = (skep_real)(most + log(sum));
+        nats[i] = (skep_real)(most + log(sum) - (double)row[target[i]]);
     }
 }
 
-double skep_sum_squares_reference(const skep_real *x, size_t count)
+static void cross_entropy_backward(struct skep_rows rows, const uint32_t *target,
+                                   const skep_real *logsumexp, skep_real weight, skep_real *logits)
 {
-    double sum = 0;
-    for (size_t i = 0; i < count; i++) {
-        sum += (double)x[i] * (double)x[i];
+    for (size_t i = 0; i < rows.count; i++) {
+        for (size_t j = 0; j < rows.dim; j++) {
+            skep_real *to = &logits[i * rows.dim + j];
+            double probability = exp((double)*to - (double)logsumexp[i]);
+            *to = (skep_real)((probability - (j == target[i])) * (double)weight);
+        }
     }
-    return sum;
 }
 
-void skep_adamw_update_reference(const struct skep_adamw *adamw, size_t count,
-                                 const skep_real *gradient, float *first, float *second,
-                                 skep_real *values)
+static void adamw_step(const struct skep_adamw *adamw, size_t count, const skep_real *gradient,
+                       float *first, float *second, skep_real *values)
 {
     for (size_t i = 0; i < count; i++) {
         double g = (double)gradient[i] * adamw->gradient;
@@ -225,4 +355,45 @@ void skep_adamw_update_reference(const struct skep_adamw *adamw, size_t count,
         second[i] = (float)v;
         values[i] = (skep_real)((double)values[i] - adamw->rate * (step + decay));
     }
+}
+
+const struct skep_ops *skep_ops_reference(void)
+{
+    static const struct skep_ops OPS = {
+        .name = "reference",
+        .on_host = true,
+        .memory_new = skep_memory_new,
+        .memory_free = skep_memory_free,
+        .copy_in = copy,
+        .copy_out = copy,
+        .status = status,
+        .gemm = gemm,
+        .fill = fill,
+        .add = add,
+        .multiply = multiply,
+        .scale = scale_values,
+        .sum_squares = sum_squares,
+        .rows_set = rows_set,
+        .rows_add = rows_add,
+        .rows_sum = rows_sum,
+        .rows_gather = rows_gather,
+        .rows_gather_add = rows_gather_add,
+        .rows_scatter_add = rows_scatter_add,
+        .rows_combine = rows_combine,
+        .rows_combine_backward = rows_combine_backward,
+        .normalise = normalise,
+        .normalise_backward = normalise_backward,
+        .affine = affine_forward,
+        .affine_backward = affine_backward,
+        .affine_relu = affine_relu,
+        .affine_relu_backward = affine_relu_backward,
+        .gelu = gelu,
+        .gelu_backward = gelu_backward,
+        .softmax_causal = softmax_causal,
+        .softmax_causal_backward = softmax_causal_backward,
+        .cross_entropy = cross_entropy,
+        .cross_entropy_backward = cross_entropy_backward,
+        .adamw = adamw_step,
+    };
+    return &OPS;
 }
