@@ -1,6 +1,7 @@
 EXTRA_DIST += schemas/update.md schemas/vectors/update-body.hex schemas/vectors/update-file.hex \
     schemas/vectors/state.safetensors.hex
 EXTRA_DIST += schemas/openapi.yaml
+EXTRA_DIST += schemas/caller.schema.json
 EXTRA_DIST += schemas/envelope.schema.json
 EXTRA_DIST += schemas/manifest.schema.json
 EXTRA_DIST += schemas/message.schema.json

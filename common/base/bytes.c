@@ -67,6 +67,34 @@ float skep_get_f32(const uint8_t *from)
     return value;
 }
 
+#if defined(__BYTE_ORDER__) && __BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__
+#define FLOATS_LIE_AS_ON_THE_WIRE 1
+#else
+#define FLOATS_LIE_AS_ON_THE_WIRE 0
+#endif
+
+void skep_put_floats(uint8_t *to, const float *values, size_t count)
+{
+    if (FLOATS_LIE_AS_ON_THE_WIRE) {
+        memcpy(to, values, count * sizeof *values);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        skep_put_f32(to + 4 * i, values[i]);
+    }
+}
+
+void skep_get_floats(const uint8_t *from, size_t count, float *ret_values)
+{
+    if (FLOATS_LIE_AS_ON_THE_WIRE) {
+        memcpy(ret_values, from, count * sizeof *ret_values);
+        return;
+    }
+    for (size_t i = 0; i < count; i++) {
+        ret_values[i] = skep_get_f32(from + 4 * i);
+    }
+}
+
 void skep_buffer_done(struct skep_buffer *buffer)
 {
     free(buffer->data);

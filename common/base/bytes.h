@@ -19,6 +19,9 @@ uint64_t skep_get_u64(const uint8_t *from);
 /* float32 as its IEEE-754 bits, little-endian. */
 void skep_put_f32(uint8_t *to, float value);
 float skep_get_f32(const uint8_t *from);
+/* The same for many at once, as fast as memory allows on little-endian machines. */
+void skep_put_floats(uint8_t *to, const float *values, size_t count);
+void skep_get_floats(const uint8_t *from, size_t count, float *ret_values);
 
 /*
  * A growable byte buffer. Zero-initialise; free with skep_buffer_done(). `limit` of 0 means no limit; otherwise appending

@@ -166,6 +166,52 @@ int skep_record_open(const struct skep_envelope *envelope, int64_t now_s,
     return 0;
 }
 
+/* Is it meant for us, and now? */
+static int check_caller(const struct skep_caller_statement *statement,
+                        const struct skep_project_id *project, const struct skep_peer_id *keeper,
+                        int64_t now_s, struct skep_error *err)
+{
+    if (memcmp(statement->project.bytes, project->bytes, SKEP_ID_SIZE) != 0) {
+        return skep_error_set(err, SKEP_ERR_REFUSED, "the session is for project %s, not %s",
+                              skep_id_text(statement->project.bytes), skep_id_text(project->bytes));
+    }
+    if (!skep_peer_id_equal(&statement->keeper, keeper)) {
+        return skep_error_set(err, SKEP_ERR_REFUSED, "the session is for keeper %s, not %s",
+                              skep_id_text(statement->keeper.bytes), skep_id_text(keeper->bytes));
+    }
+    if (statement->time_s < now_s - SKEP_CALLER_FRESH_S ||
+        statement->time_s > now_s + SKEP_CALLER_FRESH_S) {
+        return skep_error_set(err, SKEP_ERR_STALE,
+                              "the session was signed at %lld, it is %lld now; allowed: %d s of "
+                              "difference (is the clock right?)",
+                              (long long)statement->time_s, (long long)now_s, SKEP_CALLER_FRESH_S);
+    }
+    return 0;
+}
+
+int skep_caller_open(const struct skep_envelope *envelope, const struct skep_project_id *project,
+                     const struct skep_peer_id *keeper, int64_t now_s,
+                     struct skep_caller_statement *ret_statement, struct skep_error *err)
+{
+    struct skep_peer_id signer;
+    struct skep_caller_statement statement;
+    int code = single_signer(envelope, SKEP_TYPE_CALLER, &signer, err);
+    if (code == 0) {
+        code = skep_caller_statement_decode(envelope->payload.data, envelope->payload.size,
+                                            &statement, err);
+    }
+    if (code == 0 && !skep_peer_id_equal(&signer, &statement.caller)) {
+        code = wrong_signer(SKEP_TYPE_CALLER, &signer, statement.caller.bytes, err);
+    }
+    if (code == 0) {
+        code = check_caller(&statement, project, keeper, now_s, err);
+    }
+    if (code == 0) {
+        *ret_statement = statement;
+    }
+    return code;
+}
+
 int skep_message_open(const struct skep_envelope *envelope, struct skep_message *ret_message,
                       struct skep_error *err)
 {

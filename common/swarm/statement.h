@@ -34,6 +34,13 @@ int skep_manifest_open(const void *envelope, size_t size, const struct skep_proj
 /* Signed by the keeper it names; expired records are refused at `now_s`. */
 int skep_record_open(const struct skep_envelope *envelope, int64_t now_s,
                      struct skep_record *ret_record, struct skep_error *err);
+#define SKEP_CALLER_FRESH_S 300
+
+/* Signed by the caller it names, for this project and keeper, within SKEP_CALLER_FRESH_S of `now_s`. That it comes for the first time
+ * is the keeper's to see. */
+int skep_caller_open(const struct skep_envelope *envelope, const struct skep_project_id *project,
+                     const struct skep_peer_id *keeper, int64_t now_s,
+                     struct skep_caller_statement *ret_statement, struct skep_error *err);
 /* Signed by the sender it names. */
 int skep_message_open(const struct skep_envelope *envelope, struct skep_message *ret_message,
                       struct skep_error *err);

@@ -89,20 +89,57 @@ static void append_values(const float *values, size_t count, struct skep_buffer 
     }
 }
 
+/* Returns the size of the data that must follow. */
+static uint64_t write_header(const struct skep_tensor_view *tensors, size_t count,
+                             struct skep_buffer *header)
+{
+    skep_buffer_append_text(header, "{\"" METADATA_KEY "\":{\"format\":\"skep\"}");
+    uint64_t begin = 0;
+    for (size_t t = 0; t < count; t++) {
+        append_tensor(&tensors[t], begin, header);
+        begin += 4 * (uint64_t)tensors[t].count;
+    }
+    skep_buffer_append_text(header, "}");
+    while (header->size % 8 != 0) {
+        skep_buffer_append_text(header, " ");
+    }
+    return begin;
+}
+
+int skep_safetensors_frame(const struct skep_tensor_view *tensors, size_t count,
+                           struct skep_buffer *ret_file, uint8_t **ret_places,
+                           struct skep_error *err)
+{
+    struct skep_buffer header = {0};
+    uint64_t data_size = write_header(tensors, count, &header);
+    size_t size = 8 + header.size + (size_t)data_size;
+    struct skep_buffer file = {.size = size, .capacity = size};
+    int rc = SKEP_OK;
+    if (data_size > SKEP_LIMIT_STATE_BYTES) {
+        rc = skep_error_set(err, SKEP_ERR_TOO_LARGE,
+                            "safetensors: %" PRIu64 " bytes of data; allowed: up to %u", data_size,
+                            SKEP_LIMIT_STATE_BYTES);
+    } else if ((file.data = calloc(size, 1)) == NULL) {
+        rc = skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu bytes of tensors", size);
+    } else {
+        skep_put_u64(file.data, header.size);
+        memcpy(file.data + 8, header.data, header.size);
+        uint8_t *at = file.data + 8 + header.size;
+        for (size_t t = 0; t < count; t++) {
+            ret_places[t] = at;
+            at += 4 * tensors[t].count;
+        }
+        *ret_file = file;
+    }
+    skep_buffer_done(&header);
+    return rc;
+}
+
 void skep_safetensors_write(const struct skep_tensor_view *tensors, const float *const *values,
                             size_t count, struct skep_buffer *ret_file)
 {
     struct skep_buffer header = {0};
-    skep_buffer_append_text(&header, "{\"" METADATA_KEY "\":{\"format\":\"skep\"}");
-    uint64_t begin = 0;
-    for (size_t t = 0; t < count; t++) {
-        append_tensor(&tensors[t], begin, &header);
-        begin += 4 * (uint64_t)tensors[t].count;
-    }
-    skep_buffer_append_text(&header, "}");
-    while (header.size % 8 != 0) {
-        skep_buffer_append_text(&header, " ");
-    }
+    write_header(tensors, count, &header);
     skep_buffer_append_u64(ret_file, header.size);
     skep_buffer_append(ret_file, header.data, header.size);
     for (size_t t = 0; t < count; t++) {

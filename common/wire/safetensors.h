@@ -43,6 +43,11 @@ struct skep_tensor_view {
  */
 void skep_safetensors_write(const struct skep_tensor_view *tensors, const float *const *values,
                             size_t count, struct skep_buffer *ret_file);
+/* The file with zeros for values, to be filled in: those of tensor i belong at ret_places[i], in `*ret_file`, little-endian. For sizes
+ * that come from outside; SKEP_ERR_MEMORY, and SKEP_ERR_TOO_LARGE beyond SKEP_LIMIT_STATE_BYTES. */
+int skep_safetensors_frame(const struct skep_tensor_view *tensors, size_t count,
+                           struct skep_buffer *ret_file, uint8_t **ret_places,
+                           struct skep_error *err);
 /* Views into `data`, in the order of their data; *ret_views is freed by the caller, before or after `data`. */
 int skep_safetensors_read(const void *data, size_t size, struct skep_tensor_view **ret_views,
                           size_t *ret_count, struct skep_error *err);

@@ -133,6 +133,40 @@ int skep_update_statement_decode(const void *payload, size_t size,
     return rc;
 }
 
+/* --- caller --- */
+
+static const struct skep_field CALLER[] = {
+    FIELD(skep_caller_statement, project, ID, 0, 0),
+    FIELD(skep_caller_statement, keeper, ID, 0, 0),
+    FIELD(skep_caller_statement, caller, ID, 0, 0),
+    FIELD(skep_caller_statement, time_s, I64, 0, MOST),
+    FIELD(skep_caller_statement, nonce, ID, 0, 0),
+};
+
+char *skep_caller_statement_encode(const struct skep_caller_statement *statement)
+{
+    struct skep_json *root = skep_json_object_new();
+    skep_fields_write(CALLER, COUNT(CALLER), statement, root);
+    return write_take(root);
+}
+
+int skep_caller_statement_decode(const void *payload, size_t size,
+                                 struct skep_caller_statement *ret_statement,
+                                 struct skep_error *err)
+{
+    struct skep_json *root = NULL;
+    struct skep_caller_statement statement = {0};
+    int rc = skep_json_parse(payload, size, "caller", &root, err);
+    if (rc == SKEP_OK) {
+        rc = skep_fields_read(root, "caller", CALLER, COUNT(CALLER), &statement, err);
+    }
+    if (rc == SKEP_OK) {
+        *ret_statement = statement;
+    }
+    skep_json_free(root);
+    return rc;
+}
+
 /* --- seal --- */
 
 static const struct skep_field SEAL[] = {

@@ -18,6 +18,7 @@
 #define SKEP_TYPE_UPDATE "application/vnd.skep.update+json"
 #define SKEP_TYPE_SEAL "application/vnd.skep.seal+json"
 #define SKEP_TYPE_MESSAGE "application/vnd.skep.message+json"
+#define SKEP_TYPE_CALLER "application/vnd.skep.caller+json"
 
 #define SKEP_HOST_TEXT_SIZE 64
 
@@ -59,6 +60,21 @@ struct skep_update_statement {
 char *skep_update_statement_encode(const struct skep_update_statement *statement);
 int skep_update_statement_decode(const void *payload, size_t size,
                                  struct skep_update_statement *ret_statement,
+                                 struct skep_error *err);
+
+/* What a donor signs to open a session with a keeper, for calls that leave something there (the remote mode's backward passes). It
+ * is worth something to this keeper only, for some minutes, once: `nonce` is random. */
+struct skep_caller_statement {
+    struct skep_project_id project;
+    struct skep_peer_id keeper;
+    struct skep_peer_id caller;
+    int64_t time_s; /* Unix time of signing */
+    struct skep_hash nonce;
+};
+
+char *skep_caller_statement_encode(const struct skep_caller_statement *statement);
+int skep_caller_statement_decode(const void *payload, size_t size,
+                                 struct skep_caller_statement *ret_statement,
                                  struct skep_error *err);
 
 /* One merged update inside a seal: the receipt. */

@@ -1,4 +1,4 @@
-/* Payloads of statements; the first byte says which: r(ecord), u(pdate), s(eal), anything else a message. */
+/* Payloads of statements; the first byte says which: r(ecord), u(pdate), c(aller), s(eal), anything else a message. */
 #include "common/wire/statements.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -25,6 +25,17 @@ static void try_update(const uint8_t *data, size_t size)
         char *text = skep_update_statement_encode(&update);
         FUZZ_CHECK(skep_update_statement_decode(text, strlen(text), &again, NULL) == SKEP_OK);
         fuzz_same_texts(text, skep_update_statement_encode(&again));
+    }
+}
+
+static void try_caller(const uint8_t *data, size_t size)
+{
+    struct skep_caller_statement caller;
+    struct skep_caller_statement again;
+    if (skep_caller_statement_decode(data, size, &caller, NULL) == SKEP_OK) {
+        char *text = skep_caller_statement_encode(&caller);
+        FUZZ_CHECK(skep_caller_statement_decode(text, strlen(text), &again, NULL) == SKEP_OK);
+        fuzz_same_texts(text, skep_caller_statement_encode(&again));
     }
 }
 
@@ -69,6 +80,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         break;
     case 'u':
         try_update(data + 1, size - 1);
+        break;
+    case 'c':
+        try_caller(data + 1, size - 1);
         break;
     case 's':
         try_seal(data + 1, size - 1);

@@ -20,6 +20,22 @@ static void integers_are_little_endian(void **state)
     assert_true(skep_get_f32(bytes) == -1.5f);
 }
 
+static void many_floats_lie_as_one_does(void **state)
+{
+    (void)state;
+    const float values[3] = {1.5f, -0.0f, 1e-40f};
+    uint8_t bytes[12];
+    uint8_t one[4];
+    float again[3];
+    skep_put_floats(bytes, values, 3);
+    for (size_t i = 0; i < 3; i++) {
+        skep_put_f32(one, values[i]);
+        assert_memory_equal(bytes + 4 * i, one, 4);
+    }
+    skep_get_floats(bytes, 3, again);
+    assert_memory_equal(again, values, sizeof values);
+}
+
 static void a_reader_stops_at_the_end_and_stays_failed(void **state)
 {
     (void)state;
@@ -101,6 +117,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(integers_are_little_endian),
+        cmocka_unit_test(many_floats_lie_as_one_does),
         cmocka_unit_test(a_reader_stops_at_the_end_and_stays_failed),
         cmocka_unit_test(a_buffer_refuses_what_is_beyond_its_limit),
         cmocka_unit_test(hexadecimal_has_one_form),

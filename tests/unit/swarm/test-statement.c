@@ -71,6 +71,44 @@ static void a_record_signed_by_another_is_refused(void **state)
     skep_key_free(other);
 }
 
+static int open_caller(const struct skep_key *signer, const struct skep_caller_statement *statement,
+                       int64_t now_s, struct skep_error *err)
+{
+    struct skep_caller_statement wanted = {.project = {{1}}, .keeper = {{2}}};
+    struct skep_caller_statement read;
+    struct skep_envelope envelope = {0};
+    char *text = skep_caller_statement_encode(statement);
+    skep_statement_sign(signer, SKEP_TYPE_CALLER, text, &envelope);
+    free(text);
+    int rc = skep_caller_open(&envelope, &wanted.project, &wanted.keeper, now_s, &read, err);
+    skep_envelope_done(&envelope);
+    return rc;
+}
+
+static void a_session_is_opened_by_its_caller_for_this_keeper_and_now(void **state)
+{
+    (void)state;
+    struct skep_key *key = key_of(1);
+    struct skep_key *liar = key_of(2);
+    struct skep_error err = {0};
+    const struct skep_caller_statement good = {
+        .project = {{1}}, .keeper = {{2}}, .caller = skep_key_id(key), .time_s = 1000};
+    assert_int_equal(open_caller(key, &good, 1000 + SKEP_CALLER_FRESH_S, &err), 0);
+    assert_int_equal(open_caller(key, &good, 1000 - SKEP_CALLER_FRESH_S, &err), 0);
+    assert_int_equal(open_caller(key, &good, 1001 + SKEP_CALLER_FRESH_S, &err), SKEP_ERR_STALE);
+    assert_int_equal(open_caller(key, &good, 999 - SKEP_CALLER_FRESH_S, &err), SKEP_ERR_STALE);
+    assert_int_equal(open_caller(liar, &good, 1000, &err), SKEP_ERR_SIGNATURE);
+    struct skep_caller_statement other = good;
+    other.project.bytes[0] = 9;
+    assert_int_equal(open_caller(key, &other, 1000, &err), SKEP_ERR_REFUSED);
+    other = good;
+    other.keeper.bytes[0] = 9;
+    assert_int_equal(open_caller(key, &other, 1000, &err), SKEP_ERR_REFUSED);
+    assert_non_null(strstr(err.text, "is for keeper 09"));
+    skep_key_free(key);
+    skep_key_free(liar);
+}
+
 /* Four keepers, of whom three are in every replica set. */
 struct fixture {
     struct skep_key *keys[4];
@@ -229,6 +267,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_record_is_believed_when_its_keeper_signed_it),
         cmocka_unit_test(a_record_signed_by_another_is_refused),
+        cmocka_unit_test(a_session_is_opened_by_its_caller_for_this_keeper_and_now),
         cmocka_unit_test_setup_teardown(a_seal_needs_a_majority_of_its_replica_set, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_forged_signature_spoils_a_seal, set_up, tear_down),

@@ -77,6 +77,15 @@ void example_update(struct skep_update_statement *statement)
     fill(&statement->body, 0x63);
 }
 
+void example_caller(struct skep_caller_statement *statement)
+{
+    *statement = (struct skep_caller_statement){.time_s = 1700000000};
+    fill(&statement->project, 0x11);
+    fill(&statement->keeper, 0x31);
+    fill(&statement->caller, 0x71);
+    fill(&statement->nonce, 0x72);
+}
+
 void example_seal(struct skep_seal *seal)
 {
     *seal = (struct skep_seal){.version = 5, .attempt = 2, .receipt_count = 2};

@@ -12,6 +12,7 @@ void example_manifest(struct skep_manifest *manifest);
 void example_classifier(struct skep_manifest *manifest);
 void example_record(struct skep_record *record);
 void example_update(struct skep_update_statement *statement);
+void example_caller(struct skep_caller_statement *statement);
 void example_seal(struct skep_seal *seal);
 void example_envelope(struct skep_envelope *envelope);
 void example_message(enum skep_message_kind kind, struct skep_message *message);

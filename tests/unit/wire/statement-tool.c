@@ -31,6 +31,9 @@ static void print_examples(void)
     struct skep_update_statement update;
     example_update(&update);
     print_take("update", skep_update_statement_encode(&update));
+    struct skep_caller_statement caller;
+    example_caller(&caller);
+    print_take("caller", skep_caller_statement_encode(&caller));
     struct skep_seal seal;
     example_seal(&seal);
     print_take("seal", skep_seal_encode(&seal));
@@ -61,6 +64,9 @@ static int read_one(const char *schema, const char *text, size_t size, struct sk
     } else if (strcmp(schema, "update") == 0) {
         struct skep_update_statement update;
         rc = skep_update_statement_decode(text, size, &update, err);
+    } else if (strcmp(schema, "caller") == 0) {
+        struct skep_caller_statement caller;
+        rc = skep_caller_statement_decode(text, size, &caller, err);
     } else if (strcmp(schema, "seal") == 0) {
         struct skep_seal seal = {0};
         rc = skep_seal_decode(text, size, &seal, err);

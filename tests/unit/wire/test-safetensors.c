@@ -30,6 +30,31 @@ static void the_writer_writes_the_golden_bytes(void **state)
     skep_buffer_done(&golden);
 }
 
+static void a_frame_that_is_filled_in_is_the_same_file(void **state)
+{
+    (void)state;
+    const struct skep_tensor_view tensors[2] = {
+        {.name = "head.bias", .dims = {3}, .dim_count = 1, .count = 3},
+        {.name = "head.weight", .dims = {2, 1}, .dim_count = 2, .count = 2},
+    };
+    struct skep_buffer file = {0};
+    struct skep_buffer golden = {0};
+    uint8_t *places[2];
+    struct skep_error err = {0};
+    assert_int_equal(skep_safetensors_frame(tensors, 2, &file, places, &err), SKEP_OK);
+    skep_put_floats(places[0], (const float[]){1, -2, 0.5f}, 3);
+    skep_put_floats(places[1], (const float[]){-0.0f, 1e-40f}, 2);
+    skep_test_vector_read("state.safetensors.hex", &golden);
+    assert_int_equal(file.size, golden.size);
+    assert_memory_equal(file.data, golden.data, golden.size);
+    skep_buffer_done(&file);
+    skep_buffer_done(&golden);
+    const struct skep_tensor_view huge = {
+        .name = "x", .dims = {1 << 29}, .dim_count = 1, .count = (size_t)1 << 29};
+    assert_int_equal(skep_safetensors_frame(&huge, 1, &file, places, &err), SKEP_ERR_TOO_LARGE);
+    assert_null(file.data);
+}
+
 static void the_reader_reads_the_golden_bytes(void **state)
 {
     (void)state;
@@ -446,6 +471,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_writer_writes_the_golden_bytes),
+        cmocka_unit_test(a_frame_that_is_filled_in_is_the_same_file),
         cmocka_unit_test(the_reader_reads_the_golden_bytes),
         cmocka_unit_test(any_size_of_tensor_comes_back),
         cmocka_unit_test(headers_of_other_programs_are_read),

@@ -18,7 +18,7 @@ except ImportError:
 
 SOURCE = os.environ.get("SKEP_SOURCE", ".")
 TOOL = os.path.join(os.environ.get("SKEP_BUILD", "."), "tests/unit/wire/statement-tool")
-NAMES = ["manifest", "record", "update", "seal", "envelope", "message"]
+NAMES = ["manifest", "record", "update", "caller", "seal", "envelope", "message"]
 
 count = 0
 failed = 0

@@ -60,6 +60,23 @@ static char *update_text(void)
     return skep_update_statement_encode(&statement);
 }
 
+static char *caller_text(void)
+{
+    struct skep_caller_statement statement;
+    example_caller(&statement);
+    return skep_caller_statement_encode(&statement);
+}
+
+static int caller_again(const void *text, size_t size, char **ret_text, struct skep_error *err)
+{
+    struct skep_caller_statement statement;
+    int rc = skep_caller_statement_decode(text, size, &statement, err);
+    if (rc == SKEP_OK) {
+        *ret_text = skep_caller_statement_encode(&statement);
+    }
+    return rc;
+}
+
 static int update_again(const void *text, size_t size, char **ret_text, struct skep_error *err)
 {
     struct skep_update_statement statement;
@@ -192,11 +209,17 @@ static const struct {
     char *(*text)(void);
     int (*again)(const void *text, size_t size, char **ret_text, struct skep_error *err);
 } KINDS[] = {
-    {"manifest", manifest_text, manifest_again}, {"record", record_text, record_again},
-    {"update", update_text, update_again},       {"seal", seal_text, seal_again},
-    {"prepare", prepare_text, message_again},    {"promise", promise_text, message_again},
-    {"propose", propose_text, message_again},    {"vote", vote_text, message_again},
-    {"sealed", sealed_text, message_again},      {"envelope", envelope_text, envelope_again},
+    {"manifest", manifest_text, manifest_again},
+    {"record", record_text, record_again},
+    {"update", update_text, update_again},
+    {"caller", caller_text, caller_again},
+    {"seal", seal_text, seal_again},
+    {"prepare", prepare_text, message_again},
+    {"promise", promise_text, message_again},
+    {"propose", propose_text, message_again},
+    {"vote", vote_text, message_again},
+    {"sealed", sealed_text, message_again},
+    {"envelope", envelope_text, envelope_again},
     {"chunks", chunks_text, chunks_again},
 };
 #define KIND_COUNT (sizeof KINDS / sizeof KINDS[0])
