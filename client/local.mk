@@ -11,6 +11,7 @@ client_libskep_client_a_SOURCES = \
     client/agent/receipts.c client/agent/receipts.h \
     client/agent/rows.c client/agent/rows.h \
     client/agent/states.c client/agent/states.h \
+    client/cli/dataset.c client/cli/dataset.h \
     client/cli/split.c client/cli/split.h \
     client/network/data.c \
     client/network/fetch.c client/network/fetch.h \

@@ -4,7 +4,7 @@
 
 packages_build="gcc g++ make autoconf automake pkg-config
 libcurl4-openssl-dev libmicrohttpd-dev libuv1-dev libtorrent-rasterbar-dev libsqlite3-dev libssl-dev
-libjansson-dev libcyaml-dev libyaml-dev libopenblas-dev libncurses-dev"
+libjansson-dev libcyaml-dev libyaml-dev libopenblas-dev libncurses-dev zlib1g-dev"
 packages_text="bible-kjv"
 packages_test="libcmocka-dev clang clang-format libclang-rt-14-dev xz-utils
 python3 python3-yaml python3-jsonschema python3-cryptography binutils"

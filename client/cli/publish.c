@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "client/agent/identity.h"
-#include "client/cli/split.h"
+#include "client/cli/dataset.h"
 #include "client/network/transport.h"
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
@@ -17,8 +17,6 @@
 #include "common/sys/file.h"
 #include "common/wire/task.h"
 
-#define TASK_BYTES (1u << 20)
-#define TEXT_BYTES ((size_t)SKEP_LIMIT_CHUNKS * SKEP_LIMIT_CHUNK_BYTES)
 #define CALL_MS 20000u
 #define COPIES 2u /* keepers that get each chunk from us; the others fetch it from them */
 
@@ -59,34 +57,11 @@ static int call(struct publishing *publishing, const struct keeper *keeper, bool
 static int read_task(struct publishing *publishing, struct skep_error *err)
 {
     const char *path = publishing->options->task_path;
-    struct skep_buffer text = {0};
-    struct skep_buffer data = {0};
-    const char *slash = strrchr(path, '/');
-    char *data_path = NULL;
-    int rc = skep_file_read(path, TASK_BYTES, &text, err);
+    int rc = skep_task_load(path, &publishing->task, err);
     if (rc == 0) {
-        rc = skep_task_parse(path, (const char *)text.data, text.size, &publishing->task, err);
+        rc = skep_dataset_read(path, &publishing->task, &publishing->train, &publishing->heldout,
+                               err);
     }
-    if (rc == 0) {
-        const char *file = publishing->task.data_file;
-        data_path = file[0] == '/' || slash == NULL
-                        ? skep_strdup(file)
-                        : skep_format("%.*s/%s", (int)(slash - path), path, file);
-        rc = skep_file_read(data_path, TEXT_BYTES, &data, err);
-    }
-    if (rc == 0) {
-        struct skep_manifest *manifest = &publishing->task.manifest;
-        skep_split_lines(data.data, data.size, publishing->task.holdout_every, &publishing->train,
-                         &publishing->heldout);
-        rc = skep_split_chunks(&publishing->train, manifest->chunk_bytes, &manifest->train, err);
-        if (rc == 0) {
-            rc = skep_split_chunks(&publishing->heldout, manifest->chunk_bytes, &manifest->heldout,
-                                   err);
-        }
-    }
-    skep_buffer_done(&text);
-    skep_buffer_done(&data);
-    free(data_path);
     return rc;
 }
 
@@ -165,7 +140,7 @@ static int repeat(struct publishing *publishing, const char *path, struct skep_e
         char *theirs = skep_manifest_encode(&before);
         if (strcmp(ours, theirs) != 0) {
             rc = skep_error_set(err, SKEP_ERR_STATE,
-                                "%s was published with another task, text or keepers; a manifest "
+                                "%s was published with another task, data or keepers; a manifest "
                                 "never changes, so choose another --key for a new project",
                                 path);
         }
@@ -262,12 +237,12 @@ static int upload(struct publishing *publishing, const char *what, const struct 
         int rc = upload_chunk(publishing, &set->chunks[i], text->data + first, size, i);
         if (rc != 0) {
             return skep_error_set(err, (enum skep_err)rc,
-                                  "chunk %zu of %zu of the %s text was taken by no keeper; publish "
+                                  "chunk %zu of %zu of the %s data was taken by no keeper; publish "
                                   "again to go on",
                                   i + 1, set->chunk_count, what);
         }
         if (show) {
-            fprintf(stderr, "\ruploading the %s text: %zu of %zu chunks", what, i + 1,
+            fprintf(stderr, "\ruploading the %s data: %zu of %zu chunks", what, i + 1,
                     set->chunk_count);
         }
     }

@@ -1,5 +1,5 @@
 /*
- * Publishing a project: the task's text is split and cut, each named keeper is met and its record believed, the manifest is built with a
+ * Publishing a project: the task's data is split and cut, each named keeper is met and its record believed, the manifest is built with a
  * random seed and signed with the project's key, and both go to the keepers. The signed manifest is kept beside the key
  * (KEY.manifest), so that publishing again (after a keeper was away, say) repeats the same manifest; a project whose task or data
  * has changed is another project and needs another key.

@@ -1,5 +1,6 @@
 #include "client/cli/split.h"
 
+#include <stdbool.h>
 #include <string.h>
 
 #include "common/base/alloc.h"
@@ -20,13 +21,23 @@ void skep_split_lines(const void *text, size_t size, uint32_t holdout_every,
     }
 }
 
+void skep_split_records(const void *records, size_t size, size_t record, uint32_t holdout_every,
+                        struct skep_buffer *ret_train, struct skep_buffer *ret_heldout)
+{
+    for (size_t i = 0; i < size / record; i++) {
+        bool held = holdout_every > 0 && (i + 1) % holdout_every == 0;
+        skep_buffer_append(held ? ret_heldout : ret_train, (const uint8_t *)records + i * record,
+                           record);
+    }
+}
+
 int skep_split_chunks(const struct skep_buffer *text, uint32_t chunk_bytes,
                       struct skep_data_set *ret_set, struct skep_error *err)
 {
     size_t count = text->size / chunk_bytes + (text->size % chunk_bytes != 0);
     if (count > SKEP_LIMIT_CHUNKS) {
         return skep_error_set(err, SKEP_ERR_TOO_LARGE,
-                              "the text has %zu chunks of %u bytes; allowed: %u; raise chunk_bytes",
+                              "the data has %zu chunks of %u bytes; allowed: %u; raise chunk_bytes",
                               count, chunk_bytes, SKEP_LIMIT_CHUNKS);
     }
     ret_set->size_bytes = text->size;

@@ -4,6 +4,7 @@ FUZZ_TARGETS = \
     tests/fuzz/fuzz-answers \
     tests/fuzz/fuzz-chunks \
     tests/fuzz/fuzz-envelope \
+    tests/fuzz/fuzz-idx \
     tests/fuzz/fuzz-json \
     tests/fuzz/fuzz-manifest \
     tests/fuzz/fuzz-round \
@@ -30,6 +31,8 @@ tests_fuzz_fuzz_chunks_SOURCES = tests/fuzz/fuzz-chunks.c $(FUZZ_COMMON)
 tests_fuzz_fuzz_chunks_LDADD = $(LIBS_FLOOR2) $(FUZZ_ENGINE)
 tests_fuzz_fuzz_envelope_SOURCES = tests/fuzz/fuzz-envelope.c $(FUZZ_COMMON)
 tests_fuzz_fuzz_envelope_LDADD = $(LIBS_FLOOR1) $(FUZZ_ENGINE)
+tests_fuzz_fuzz_idx_SOURCES = tests/fuzz/fuzz-idx.c $(FUZZ_COMMON)
+tests_fuzz_fuzz_idx_LDADD = $(LIBS_FLOOR1) $(FUZZ_ENGINE)
 tests_fuzz_fuzz_json_SOURCES = tests/fuzz/fuzz-json.c $(FUZZ_COMMON)
 tests_fuzz_fuzz_json_LDADD = $(LIBS_FLOOR1) $(FUZZ_ENGINE)
 tests_fuzz_fuzz_manifest_SOURCES = tests/fuzz/fuzz-manifest.c $(FUZZ_COMMON)

@@ -47,11 +47,26 @@ static void chunks_are_named_by_their_bytes(void **state)
     skep_buffer_done(&text);
 }
 
+static void every_second_record_is_held_out_whole(void **state)
+{
+    (void)state;
+    struct skep_buffer train = {0};
+    struct skep_buffer heldout = {0};
+    skep_split_records("aaabbbcccddd\n\n\n", 15, 3, 2, &train, &heldout);
+    assert_int_equal(train.size, 9);
+    assert_memory_equal(train.data, "aaaccc\n\n\n", 9);
+    assert_int_equal(heldout.size, 6);
+    assert_memory_equal(heldout.data, "bbbddd", 6);
+    skep_buffer_done(&train);
+    skep_buffer_done(&heldout);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_third_line_is_held_out_and_no_byte_is_lost),
         cmocka_unit_test(without_holdout_all_is_trained_on),
+        cmocka_unit_test(every_second_record_is_held_out_whole),
         cmocka_unit_test(chunks_are_named_by_their_bytes),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -27,3 +27,6 @@ tests_unit_wire_test_safetensors_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/wire/test-task
 tests_unit_wire_test_task_SOURCES = tests/unit/wire/test-task.c
 tests_unit_wire_test_task_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/wire/test-idx
+tests_unit_wire_test_idx_SOURCES = tests/unit/wire/test-idx.c
+tests_unit_wire_test_idx_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
