@@ -329,7 +329,7 @@ char *skep_process_find(const char *name)
 {
     /* Relative to our own folder unless absolute. */
     static const char *const places[] = {
-        ".",         "../client",         "../server",     "../libexec/skep",
+        ".",         "../client",         "../server",     "../common/gpu", "../libexec/skep",
         "../../bin", SKEP_LIBEXEC_FOLDER, SKEP_BIN_FOLDER,
     };
     char *own = skep_process_own_folder();

@@ -13,7 +13,7 @@ FLOOR = {
     "common/crypto": 1, "common/wire": 1, "common/tensor": 1,
     "common/model": 2, "common/merge": 2, "common/swarm": 2,
     "common/sys": 3,
-    "common/store": 4, "common/discovery": 4,  # floor 3 as well, but they stand on sys
+    "common/store": 4, "common/discovery": 4, "common/gpu": 4,  # floor 3 as well, but they stand on sys
     "client": 5, "server": 5,
 }
 # Third-party headers and the one folder that may include them.
@@ -21,7 +21,7 @@ OWNER = {
     r"openssl/": "common/crypto", r"jansson\.h": "common/wire", r"cyaml/": "common/wire", r"yaml\.h": "common/wire",
     r"zlib\.h": "common/wire", r"cblas\.h": "common/tensor", r"uv\.h": "common/sys", r"curl/": "common/sys",
     r"microhttpd\.h": "common/sys", r"sqlite3\.h": "common/store", r"libtorrent/": "common/discovery",
-    r"(ncurses|curses)\.h": "client",
+    r"(cuda_runtime|cublas)": "common/gpu", r"(ncurses|curses)\.h": "client",
 }
 SYSTEM = re.compile(r"^(sys/|linux/|netinet/|arpa/|[a-z_0-9]+\.h$|[a-z_]+$)")
 
@@ -35,7 +35,7 @@ def sources():
     for top in ("common", "client", "server"):
         for where, _, names in os.walk(os.path.join(SOURCE, top)):
             for name in sorted(names):
-                if name.endswith((".c", ".h", ".cpp")):
+                if name.endswith((".c", ".h", ".cpp", ".cu", ".cuh")):
                     yield os.path.relpath(os.path.join(where, name), SOURCE)
 
 
