@@ -61,7 +61,8 @@ static const struct {
 static struct skep_ops tables[KIND_COUNT];
 static size_t table_count;
 static const struct skep_ops *best;
-static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_once_t filled = PTHREAD_ONCE_INIT;
+static pthread_once_t chosen = PTHREAD_ONCE_INIT;
 
 static void copy(void *to, const void *from, size_t size)
 {
@@ -94,8 +95,18 @@ static const char *short_name(const struct skep_ops *ops)
     return ops->name + strlen("cpu ");
 }
 
+static void fill_tables(void)
+{
+    for (size_t i = 0; i < KIND_COUNT; i++) {
+        if (KINDS[i].can()) {
+            fill_table(&tables[table_count++], i);
+        }
+    }
+}
+
 static void choose(void)
 {
+    pthread_once(&filled, fill_tables);
     best = &tables[table_count - 1];
     const char *wanted = getenv("SKEP_CPU");
     if (wanted == NULL || *wanted == '\0') {
@@ -114,25 +125,15 @@ static void choose(void)
     fprintf(stderr, ": using \"%s\".\n", short_name(best));
 }
 
-static void fill_tables(void)
-{
-    for (size_t i = 0; i < KIND_COUNT; i++) {
-        if (KINDS[i].can()) {
-            fill_table(&tables[table_count++], i);
-        }
-    }
-    choose();
-}
-
 const struct skep_ops *skep_ops_cpu(void)
 {
-    pthread_once(&once, fill_tables);
+    pthread_once(&chosen, choose);
     return best;
 }
 
 size_t skep_ops_cpu_tables(const struct skep_ops **ret_tables, size_t limit)
 {
-    pthread_once(&once, fill_tables);
+    pthread_once(&filled, fill_tables);
     size_t count = table_count < limit ? table_count : limit;
     for (size_t i = 0; i < count; i++) {
         ret_tables[i] = &tables[i];

@@ -113,6 +113,14 @@ unsigned skep_split_threads(void)
     return atomic_load_explicit(&wanted_threads, memory_order_relaxed);
 }
 
+unsigned skep_split_living(void)
+{
+    pthread_mutex_lock(&pool.use);
+    unsigned count = pool.count;
+    pthread_mutex_unlock(&pool.use);
+    return count;
+}
+
 /* Threads that leave do so at once unless a caller has them; that caller's next kernel then lets them go. */
 void skep_ops_set_threads(unsigned threads)
 {

@@ -49,5 +49,7 @@ bool skep_split_can_stop(void);
 
 /* The number last given to skep_ops_set_threads(). */
 unsigned skep_split_threads(void);
+/* Threads that exist beside the callers. For tests. */
+unsigned skep_split_living(void);
 
 #endif

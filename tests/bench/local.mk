@@ -12,3 +12,8 @@ tests_bench_sweep_lm_LDADD = $(LIBS_FLOOR2)
 
 # Starts real swarms; `make bench` runs it where the programs are built.
 EXTRA_DIST += tests/bench/train-lm
+
+EXTRA_PROGRAMS += tests/bench/engine-ffn
+BENCHES += tests/bench/engine-ffn
+tests_bench_engine_ffn_SOURCES = tests/bench/engine-ffn.c tests/bench/timed-ops.c tests/bench/timed-ops.h
+tests_bench_engine_ffn_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
