@@ -1,0 +1,67 @@
+/*
+ * 200 steps of training, an lm and a classifier, against PyTorch's recorded loss curves: same initial weights, same batches.
+ *
+ * Both round to float32, each in its own order, and training amplifies what differs: a choice of the gate between two experts of nearly
+ * equal score can turn, and from there on the two are different trainings. PyTorch in float32 against PyTorch in float64 shows
+ * how much that is; the tolerance is TOLERANCE_TIMES that difference.
+ */
+#include <stdlib.h>
+
+#include "common/base/alloc.h"
+#include "tests/bench/curve.h"
+#include "tests/lib/cmocka.h"
+#include "tests/lib/model-numbers.h"
+#include "tests/unit/model/torch-results.h"
+
+static void check(const char *name, double tolerance)
+{
+    struct torch_results torch;
+    torch_open(&torch, name);
+    float *config = torch_values(&torch, NULL, "config");
+    float *training = torch_values(&torch, NULL, "training");
+    float *seed = torch_values(&torch, NULL, "seed");
+    float *expected = torch_values(&torch, NULL, "loss");
+    struct curve curve = {.config = skep_test_config(config),
+                          .training = skep_test_training(training),
+                          .seed = (uint8_t)seed[0]};
+    size_t steps = curve.training.steps;
+    assert_int_equal(steps, torch_find(&torch, NULL, "loss")->count);
+    float *losses = skep_alloc(steps, sizeof *losses);
+    struct skep_error err = {0};
+    int rc = curve_run(&curve, losses, &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(rc, SKEP_OK);
+    double difference = curve_difference(losses, expected, steps);
+    if (!(difference <= tolerance)) {
+        fail_msg("the loss of a step of %s differs from PyTorch's by %.3g of it, allowed %.3g",
+                 name, difference, tolerance);
+    }
+    print_message("# %s: %.3g\n", name, difference);
+    free(losses);
+    free(config);
+    free(training);
+    free(seed);
+    free(expected);
+    torch_close(&torch);
+}
+
+static void an_lm_learns_as_in_pytorch_for_200_steps(void **state)
+{
+    (void)state;
+    check("curve-lm", 1e-3);
+}
+
+static void a_classifier_learns_as_in_pytorch_for_200_steps(void **state)
+{
+    (void)state;
+    check("curve-classifier", 1e-3);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(an_lm_learns_as_in_pytorch_for_200_steps),
+        cmocka_unit_test(a_classifier_learns_as_in_pytorch_for_200_steps),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
