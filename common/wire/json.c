@@ -77,6 +77,12 @@ int skep_json_parse(const void *text, size_t size, const char *what, struct skep
     if (size == 0) {
         return skep_error_set(err, SKEP_ERR_FORMAT, "%s is empty; expected JSON", what);
     }
+    /* Jansson 2.14 overlooks one after a number. */
+    const char *nul = memchr(text, '\0', size);
+    if (nul != NULL) {
+        return skep_error_set(err, SKEP_ERR_FORMAT, "%s is not JSON: byte %zu is a NUL", what,
+                              (size_t)(nul - (const char *)text));
+    }
     int rc = check_shape(text, size, what, err);
     if (rc != SKEP_OK) {
         return rc;
@@ -84,7 +90,8 @@ int skep_json_parse(const void *text, size_t size, const char *what, struct skep
     json_error_t reason;
     json_t *root = json_loadb(text, size, JSON_REJECT_DUPLICATES, &reason);
     if (root == NULL) {
-        for (char *at = reason.text; *at != '\0'; at++) { /* it quotes the text, which is foreign */
+        /* It quotes the text, which is foreign. */
+        for (char *at = reason.text; *at != '\0'; at++) {
             *at = *at < ' ' || *at > '~' ? '?' : *at;
         }
         return skep_error_set(err, SKEP_ERR_FORMAT, "%s is not JSON: line %d, column %d: %s", what,
@@ -114,6 +121,10 @@ static const char *show(const json_t *value, char to[SHOWN_SIZE])
         bool whole = strlen(text) < SHOWN_SIZE - 4;
         snprintf(to, SHOWN_SIZE, "%.*s%s", SHOWN_SIZE - 4, text, whole ? "" : "...");
         free(text);
+    }
+    /* The one control character that jansson leaves as it is. */
+    for (char *at = to; *at != '\0'; at++) {
+        *at = *at == 0x7f ? '?' : *at;
     }
     return to;
 }

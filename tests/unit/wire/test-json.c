@@ -1,5 +1,6 @@
 /* JSON: what is refused, in which words, and what writing gives; base64's one form. */
 #include <float.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,6 +66,23 @@ static void nesting_has_a_limit(void **state)
     free(fine);
     free(deep);
     free(very_deep);
+}
+
+static void a_nul_byte_is_refused_wherever_it_stands(void **state)
+{
+    (void)state;
+    /* The library reads "[1" NUL "]" as [1]; others do not, and would disagree about what was signed. */
+    for (size_t at = 0; at <= 4; at++) {
+        char text[5] = "[10]";
+        memmove(text + at + (at < 4), text + at, 4 - at);
+        text[at] = '\0';
+        struct skep_json *root = NULL;
+        struct skep_error err = {0};
+        assert_int_equal(skep_json_parse(text, 5, "thing", &root, &err), SKEP_ERR_FORMAT);
+        char sentence[60];
+        snprintf(sentence, sizeof sentence, "thing is not JSON: byte %zu is a NUL", at);
+        assert_string_equal(err.text, sentence);
+    }
 }
 
 static void the_number_of_values_and_the_size_have_limits(void **state)
@@ -259,6 +277,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(texts_that_are_not_one_json_object_are_refused),
         cmocka_unit_test(nesting_has_a_limit),
+        cmocka_unit_test(a_nul_byte_is_refused_wherever_it_stands),
         cmocka_unit_test(the_number_of_values_and_the_size_have_limits),
         cmocka_unit_test(getters_name_field_value_and_range),
         cmocka_unit_test(a_long_value_is_cut_in_the_message),
