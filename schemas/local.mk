@@ -1,5 +1,5 @@
 EXTRA_DIST += schemas/update.md schemas/vectors/update-body.hex schemas/vectors/update-file.hex \
-    schemas/vectors/state.safetensors.hex
+    schemas/vectors/state.safetensors.hex schemas/vectors/foreign.safetensors.hex
 EXTRA_DIST += schemas/openapi.yaml
 EXTRA_DIST += schemas/caller.schema.json
 EXTRA_DIST += schemas/envelope.schema.json

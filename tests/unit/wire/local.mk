@@ -30,3 +30,6 @@ tests_unit_wire_test_task_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/wire/test-idx
 tests_unit_wire_test_idx_SOURCES = tests/unit/wire/test-idx.c
 tests_unit_wire_test_idx_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/wire/safetensors-tool
+tests_unit_wire_safetensors_tool_SOURCES = tests/unit/wire/safetensors-tool.c
+tests_unit_wire_safetensors_tool_LDADD = $(LIBS_FLOOR1)

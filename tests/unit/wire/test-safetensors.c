@@ -77,6 +77,30 @@ static void the_reader_reads_the_golden_bytes(void **state)
     skep_buffer_done(&golden);
 }
 
+static void the_reader_reads_what_the_reference_implementation_writes(void **state)
+{
+    (void)state;
+    /* These bytes stand in its own tests, for the values 0 to 5: no metadata, compact JSON, padded with spaces. */
+    struct skep_buffer golden = {0};
+    skep_test_vector_read("foreign.safetensors.hex", &golden);
+    struct skep_tensor_view *views = NULL;
+    size_t count = 0;
+    struct skep_error err = {0};
+    skep_safetensors_read(golden.data, golden.size, &views, &count, &err);
+    assert_string_equal(err.text, "");
+    assert_int_equal(count, 1);
+    assert_string_equal(views[0].name, "attn0");
+    const uint32_t dims[4] = {1, 1, 2, 3};
+    assert_memory_equal(views[0].dims, dims, sizeof dims);
+    float values[6] = {0};
+    skep_tensor_view_copy(&views[0], values);
+    for (int i = 0; i < 6; i++) {
+        assert_true(values[i] == (float)i);
+    }
+    free(views);
+    skep_buffer_done(&golden);
+}
+
 static void any_size_of_tensor_comes_back(void **state)
 {
     (void)state;
@@ -203,6 +227,8 @@ static void names_that_repeat_or_deceive_are_refused(void **state)
            "the tensor name \"caf??\" has 5 bytes");
     refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4],\"\\u001b\":1}}", 4,
            "tensor a: unknown field \"\\u001B\" with value 1; allowed: dtype");
+    refuse("{\"a\":{\"dtype\":\"F32\",\"shape\":\"\x7f\",\"data_offsets\":[0,4]}}", 4,
+           "tensor a: field shape is \"?\"; allowed: an array");
     refuse("{\"a b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4, "name");
     refuse("{\"a\\u0000b\":{\"dtype\":\"F32\",\"shape\":[1],\"data_offsets\":[0,4]}}", 4,
            "safetensors header");
@@ -473,6 +499,7 @@ int main(void)
         cmocka_unit_test(the_writer_writes_the_golden_bytes),
         cmocka_unit_test(a_frame_that_is_filled_in_is_the_same_file),
         cmocka_unit_test(the_reader_reads_the_golden_bytes),
+        cmocka_unit_test(the_reader_reads_what_the_reference_implementation_writes),
         cmocka_unit_test(any_size_of_tensor_comes_back),
         cmocka_unit_test(headers_of_other_programs_are_read),
         cmocka_unit_test(headers_that_are_none_are_refused),
