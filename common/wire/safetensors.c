@@ -67,25 +67,14 @@ static void append_tensor(const struct skep_tensor_view *tensor, uint64_t begin,
     skep_buffer_append_text(header, text);
 }
 
-/* Whether float32 lie in this machine's memory as they do in files; compilers know the answer. */
-static bool is_little_endian(void)
-{
-    const uint16_t one = 1;
-    uint8_t first = 0;
-    memcpy(&first, &one, 1);
-    return first == 1;
-}
-
 static void append_values(const float *values, size_t count, struct skep_buffer *file)
 {
-    if (is_little_endian()) {
-        skep_buffer_append(file, values, 4 * count);
-        return;
-    }
-    for (size_t i = 0; i < count; i++) {
-        uint8_t bytes[4];
-        skep_put_f32(bytes, values[i]);
-        skep_buffer_append(file, bytes, sizeof bytes);
+    uint8_t bytes[4096];
+    for (size_t done = 0; done < count;) {
+        size_t part = count - done < sizeof bytes / 4 ? count - done : sizeof bytes / 4;
+        skep_put_floats(bytes, values + done, part);
+        skep_buffer_append(file, bytes, 4 * part);
+        done += part;
     }
 }
 
@@ -106,18 +95,36 @@ static uint64_t write_header(const struct skep_tensor_view *tensors, size_t coun
     return begin;
 }
 
+/* Whether a file can hold them all. */
+static bool values_fit(const struct skep_tensor_view *tensors, size_t count)
+{
+    size_t left = (size_t)VALUES_MOST;
+    for (size_t t = 0; t < count; t++) {
+        if (tensors[t].count > left) {
+            return false;
+        }
+        left -= tensors[t].count;
+    }
+    return true;
+}
+
 int skep_safetensors_frame(const struct skep_tensor_view *tensors, size_t count,
                            struct skep_buffer *ret_file, uint8_t **ret_places,
                            struct skep_error *err)
 {
+    if (!values_fit(tensors, count)) {
+        return skep_error_set(err, SKEP_ERR_TOO_LARGE,
+                              "safetensors: %zu tensors from %s on hold more than %" PRId64
+                              " values, as many as are allowed",
+                              count, tensors[0].name, VALUES_MOST);
+    }
     struct skep_buffer header = {0};
-    uint64_t data_size = write_header(tensors, count, &header);
-    size_t size = 8 + header.size + (size_t)data_size;
+    size_t size = (size_t)write_header(tensors, count, &header) + 8 + header.size;
     struct skep_buffer file = {.size = size, .capacity = size};
     int rc = SKEP_OK;
-    if (data_size > SKEP_LIMIT_STATE_BYTES) {
+    if (size > SKEP_LIMIT_STATE_BYTES) {
         rc = skep_error_set(err, SKEP_ERR_TOO_LARGE,
-                            "safetensors: %" PRIu64 " bytes of data; allowed: up to %u", data_size,
+                            "safetensors: the file would have %zu bytes; allowed: up to %u", size,
                             SKEP_LIMIT_STATE_BYTES);
     } else if ((file.data = calloc(size, 1)) == NULL) {
         rc = skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu bytes of tensors", size);
@@ -452,11 +459,5 @@ const struct skep_tensor_view *skep_tensor_view_find(const struct skep_tensor_vi
 
 void skep_tensor_view_copy(const struct skep_tensor_view *view, float *ret_values)
 {
-    if (is_little_endian()) {
-        memcpy(ret_values, view->data, 4 * view->count);
-        return;
-    }
-    for (size_t i = 0; i < view->count; i++) {
-        ret_values[i] = skep_get_f32(view->data + 4 * i);
-    }
+    skep_get_floats(view->data, view->count, ret_values);
 }

@@ -28,12 +28,12 @@
 #include "common/base/error.h"
 #include "common/base/limits.h"
 
+/* dims: outermost first, each at least 1, zeros from dim_count on; no dims is a single number. */
 struct skep_tensor_view {
     char name[SKEP_LIMIT_TENSOR_NAME];
-    uint32_t dims
-        [SKEP_LIMIT_TENSOR_DIMS]; /* outermost first, each at least 1; zeros from dim_count on */
-    uint32_t dim_count;           /* 0: a single number */
-    size_t count;                 /* product of dims */
+    uint32_t dims[SKEP_LIMIT_TENSOR_DIMS];
+    uint32_t dim_count;
+    size_t count;        /* product of dims */
     const uint8_t *data; /* 4 * count bytes, little-endian float32, borrowed, at any address */
 };
 
@@ -43,8 +43,10 @@ struct skep_tensor_view {
  */
 void skep_safetensors_write(const struct skep_tensor_view *tensors, const float *const *values,
                             size_t count, struct skep_buffer *ret_file);
-/* The file with zeros for values, to be filled in: those of tensor i belong at ret_places[i], in `*ret_file`, little-endian. For sizes
- * that come from outside; SKEP_ERR_MEMORY, and SKEP_ERR_TOO_LARGE beyond SKEP_LIMIT_STATE_BYTES. */
+/*
+ * The file with zeros for values, to be filled in with skep_put_floats(): those of tensor i belong at ret_places[i], in `*ret_file`. For
+ * sizes that come from outside: SKEP_ERR_MEMORY, and SKEP_ERR_TOO_LARGE beyond SKEP_LIMIT_STATE_BYTES.
+ */
 int skep_safetensors_frame(const struct skep_tensor_view *tensors, size_t count,
                            struct skep_buffer *ret_file, uint8_t **ret_places,
                            struct skep_error *err);

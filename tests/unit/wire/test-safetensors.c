@@ -52,6 +52,11 @@ static void a_frame_that_is_filled_in_is_the_same_file(void **state)
     const struct skep_tensor_view huge = {
         .name = "x", .dims = {1 << 29}, .dim_count = 1, .count = (size_t)1 << 29};
     assert_int_equal(skep_safetensors_frame(&huge, 1, &file, places, &err), SKEP_ERR_TOO_LARGE);
+    assert_non_null(strstr(err.text, "from x on hold more than 268435456 values"));
+    const struct skep_tensor_view full = {
+        .name = "x", .dims = {1 << 28}, .dim_count = 1, .count = (size_t)1 << 28};
+    assert_int_equal(skep_safetensors_frame(&full, 1, &file, places, &err), SKEP_ERR_TOO_LARGE);
+    assert_non_null(strstr(err.text, "the file would have 10737419"));
     assert_null(file.data);
 }
 
@@ -473,6 +478,12 @@ static void every_allocation_that_fails_is_told(void **state)
     }
     allocations_until_failure = 0;
     assert_int_equal(failures, 1); /* the views, and nothing for their data */
+    struct skep_buffer file = {0};
+    uint8_t *places[2] = {NULL, NULL};
+    struct skep_error err = {0};
+    allocations_until_failure = 1;
+    assert_int_equal(skep_safetensors_frame(views, count, &file, places, &err), SKEP_ERR_MEMORY);
+    assert_true(file.data == NULL && places[0] == NULL && strstr(err.text, "no memory") != NULL);
     free(views);
     skep_buffer_done(&golden);
 }
