@@ -71,18 +71,20 @@ static int count_windows(const struct skep_rows_input *input, struct skep_model 
 {
     const struct skep_model_config *model = &input->manifest->model;
     const struct skep_training_config *training = &input->manifest->training;
-    uint8_t *tokens = skep_alloc((size_t)training->batch * model->context, 1);
+    size_t window = skep_model_config_window(model);
+    uint8_t *tokens = skep_alloc(training->batch, window);
     float *scores = skep_alloc((size_t)model->layers * model->rows, sizeof *scores);
     uint32_t windows = 0;
     int rc = 0;
     for (uint32_t step = 0; step < training->steps && windows < SKEP_ROWS_WINDOWS; step++) {
-        rc = skep_slice_batch(input->chunks, input->chunk_count, input->ticket, step,
-                              training->batch, model->context, tokens, err);
+        rc = skep_slice_batch(model, input->chunks, input->chunk_count, input->ticket, step,
+                              training->batch, tokens, err);
         if (rc != 0) {
             break;
         }
-        for (uint32_t i = 0; i < training->batch && windows < SKEP_ROWS_WINDOWS; i++, windows++) {
-            skep_model_score_rows(lm, tokens + (size_t)i * model->context, scores);
+        for (uint32_t i = 0; i < training->batch && windows < SKEP_ROWS_WINDOWS && rc == 0;
+             i++, windows++) {
+            rc = skep_model_score_rows(lm, tokens + i * window, 1, scores, err);
             skep_rows_count(scores, model->layers, model->rows, model->rows_per_token, counts);
         }
     }
@@ -103,7 +105,8 @@ int skep_rows_choose(const struct skep_rows_input *input, bool *ret_chosen, stru
         }
         return 0;
     }
-    int rc = skep_model_new(model, 1, &lm, err);
+    struct skep_model_options options = {.batch = 1, .forward_only = true};
+    int rc = skep_model_new(model, &options, &lm, err);
     if (rc != 0) {
         return rc;
     }

@@ -167,7 +167,7 @@ static int open_folder(const char *folder, struct skep_fetched *model, struct sk
 }
 
 int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
-                       struct skep_error *err)
+                     struct skep_error *err)
 {
     if (source->model != NULL) {
         return open_folder(source->model, ret_model, err);
@@ -224,8 +224,9 @@ static int load_shard(const struct skep_fetched *model, size_t i, struct skep_mo
     if (rc == 0) {
         rc = skep_state_read(&layout, file.data, file.size, parameters, err);
     }
-    if (rc == 0) {
-        skep_model_set(lm, &shard, parameters);
+    if (rc == 0 && skep_model_set(lm, &shard, parameters) != 0) {
+        rc =
+            skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu parameters", layout.parameters);
     }
     free(parameters);
     free(path);
@@ -238,7 +239,8 @@ int skep_fetched_load(const struct skep_fetched *model, uint32_t batch, struct s
                       struct skep_error *err)
 {
     struct skep_model *lm = NULL;
-    int rc = skep_model_new(&model->manifest->model, batch, &lm, err);
+    struct skep_model_options options = {.batch = batch, .forward_only = true};
+    int rc = skep_model_new(&model->manifest->model, &options, &lm, err);
     size_t count = skep_manifest_shard_count(model->manifest);
     for (size_t i = 0; i < count && rc == 0; i++) {
         if (model->have[i]) {

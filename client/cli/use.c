@@ -1,4 +1,5 @@
 /* export, generate, eval: what the swarm's model is good for. */
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -272,22 +273,32 @@ static int get_text(struct skep_fetched *model, const char *file, uint64_t most,
     return fetch_heldout(model, most, ret_text, err);
 }
 
+static void print_eval(const struct skep_model_config *config, const struct skep_eval *eval)
+{
+    if (config->kind == SKEP_MODEL_CLASSIFIER) {
+        printf("accuracy=%.4f nats=%.4f records=%llu", eval->accuracy, eval->nats,
+               (unsigned long long)eval->tokens);
+    } else {
+        printf("bits_per_byte=%.4f bytes=%llu", eval->nats / log(2),
+               (unsigned long long)eval->tokens);
+    }
+}
+
 static int evaluate(struct skep_fetched *model, const char *file, uint64_t most,
                     struct skep_error *err)
 {
     struct skep_buffer text = {0};
     struct skep_model *lm = NULL;
-    double bits = 0;
-    uint64_t tokens = 0;
+    struct skep_eval eval = {0};
     int rc = get_text(model, file, most, &text, err);
     if (rc == 0) {
         rc = skep_fetched_load(model, EVAL_BATCH, &lm, err);
     }
     if (rc == 0) {
-        rc = skep_eval_text(lm, text.data, text.size, &bits, &tokens, err);
+        rc = skep_eval_text(lm, text.data, text.size, &eval, err);
     }
     if (rc == 0) {
-        printf("bits_per_byte=%.4f bytes=%llu", bits, (unsigned long long)tokens);
+        print_eval(skep_model_config(lm), &eval);
         if (model->session != NULL) {
             printf(" trunk_version=%llu", (unsigned long long)model->session->sealed[0].version);
         }

@@ -111,14 +111,17 @@ static int load_shard(struct work *work, size_t i, struct skep_error *err)
     skep_layout_of(&work->manifest.model, &named->shard, &part->layout);
     size_t parameters = part->layout.parameters;
     struct skep_moments *moments = &work->moments[i];
-    skep_moments_init(moments, parameters);
+    int rc = skep_moments_init(moments, skep_model_ops(work->lm), parameters, err);
+    if (rc != 0) {
+        return rc;
+    }
     part->start = calloc(parameters, sizeof *part->start);
     part->residual = calloc(parameters, sizeof *part->residual);
     if (part->start == NULL || part->residual == NULL) {
         return skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu parameters", parameters);
     }
     struct skep_buffer file = {0};
-    int rc = skep_file_read(named->state, SKEP_LIMIT_STATE_BYTES, &file, err);
+    rc = skep_file_read(named->state, SKEP_LIMIT_STATE_BYTES, &file, err);
     if (rc == 0) {
         rc = skep_state_read(&part->layout, file.data, file.size, part->start, err);
     }
@@ -132,8 +135,8 @@ static int load_shard(struct work *work, size_t i, struct skep_error *err)
         rc = skep_flat_read(named->residual, &ignored, (float *const[]){part->residual}, 1,
                             parameters, err);
     }
-    if (rc == 0) {
-        skep_model_set(work->lm, &named->shard, part->start);
+    if (rc == 0 && skep_model_set(work->lm, &named->shard, part->start) != 0) {
+        rc = skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu parameters", parameters);
     }
     return rc;
 }
@@ -144,7 +147,8 @@ static int load_shards(struct work *work, struct skep_error *err)
     work->parts = skep_alloc(count, sizeof *work->parts);
     work->shards = skep_alloc(count, sizeof *work->shards);
     work->moments = skep_alloc(count, sizeof *work->moments);
-    int rc = skep_model_new(&work->manifest.model, work->manifest.training.batch, &work->lm, err);
+    struct skep_model_options options = {.batch = work->manifest.training.batch};
+    int rc = skep_model_new(&work->manifest.model, &options, &work->lm, err);
     for (size_t i = 0; i < count && rc == 0; i++) {
         rc = load_shard(work, i, err);
     }
@@ -168,13 +172,13 @@ static int compress_part(struct work *work, size_t i, struct skep_update_body *b
 {
     const struct part *part = &work->parts[i];
     const struct skep_update_config *config = &work->manifest.update;
-    const skep_real *end = skep_model_parameters(work->lm, &work->shards[i]);
     float decay = (float)config->error_decay_permille / 1000.0f;
     size_t count = part->layout.tensor_count;
     struct skep_tiling *tilings = skep_alloc(count, sizeof *tilings);
     float *delta = skep_alloc(part->layout.parameters, sizeof *delta);
+    skep_model_get(work->lm, &work->shards[i], delta);
     for (size_t p = 0; p < part->layout.parameters; p++) {
-        delta[p] = part->start[p] - (float)end[p];
+        delta[p] = part->start[p] - delta[p];
     }
     for (size_t t = 0; t < count; t++) {
         const struct skep_tensor_spec *spec = &part->layout.tensors[t];
@@ -221,7 +225,7 @@ static int write_part(struct work *work, size_t i, struct skep_error *err)
 
 static int run(struct work *work, const char *path, struct skep_error *err)
 {
-    struct skep_job_result result = {0};
+    struct skep_train_position position = {0};
     int rc = load_job(work, path, err);
     if (rc == 0) {
         rc = load_manifest(work, err);
@@ -233,22 +237,27 @@ static int run(struct work *work, const char *path, struct skep_error *err)
         rc = load_shards(work, err);
     }
     if (rc == 0) {
-        double rate = skep_train_rate(&work->manifest.training, work->job.trunk_version);
-        rc = skep_train_job(work->lm, &work->manifest.training, rate, work->shards, work->moments,
-                            work->job.shard_count, work->chunks, work->job.chunk_count,
-                            &work->job.ticket, poll, work, &result, err);
-    }
-    if (rc == 0 && !(isfinite(result.loss_first) && isfinite(result.loss_last))) {
-        rc = skep_error_set(err, SKEP_ERR_NUMERIC, "the loss of this job is not a number");
+        struct skep_train_job job = {
+            .training = &work->manifest.training,
+            .learning_rate = skep_train_rate(&work->manifest.training, work->job.trunk_version),
+            .shards = work->shards,
+            .moments = work->moments,
+            .shard_count = work->job.shard_count,
+            .chunks = work->chunks,
+            .chunk_count = work->job.chunk_count,
+            .ticket = &work->job.ticket,
+            .poll = poll,
+            .user = work};
+        rc = skep_train_run(work->lm, &job, &position, err);
     }
     for (size_t i = 0; i < work->job.shard_count && rc == 0; i++) {
         rc = write_part(work, i, err);
     }
     if (rc == 0) {
         tell(&(struct skep_job_event){.kind = SKEP_JOB_DONE,
-                                      .tokens = result.tokens,
-                                      .loss = result.loss_last,
-                                      .loss_first = result.loss_first});
+                                      .tokens = position.tokens,
+                                      .loss = position.loss_last,
+                                      .loss_first = position.loss_first});
     }
     return rc;
 }

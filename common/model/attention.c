@@ -1,12 +1,10 @@
 #include "common/model/attention.h"
 
 #include <math.h>
-#include <string.h>
-
-#include "common/tensor/gemm.h"
 
 /* One head of one sequence: a slice of the qkv matrix, read with its stride. */
 struct head {
+    const struct skep_ops *ops;
     size_t length;
     size_t width;       /* values of one head */
     size_t wide;        /* stride of qkv: 3d */
@@ -16,24 +14,29 @@ struct head {
     const skep_real *q; /* [length, width], stride wide */
     const skep_real *k;
     const skep_real *v;
-    skep_real *probability; /* [length, length] */
+    skep_real *probability; /* [length, length]; or one block of rows, */
+    size_t kept;            /* when 0 rows of it are kept for the way back, else length */
 };
 
 static struct head head_of(const struct skep_model *model, uint32_t layer, uint32_t sequence,
                            uint32_t index)
 {
     const struct skep_model_config *config = &model->config;
-    const struct skep_model_kept *kept = &model->kept[layer];
+    const struct skep_model_inner *inner = &model->kept[layer].inner;
     size_t d = config->dim;
-    size_t square = (size_t)model->length * model->length;
-    struct head head = {
-        .length = model->length, .width = d / config->heads, .wide = 3 * d, .narrow = d};
+    struct head head = {.ops = model->ops,
+                        .length = model->length,
+                        .width = d / config->heads,
+                        .wide = 3 * d,
+                        .narrow = d,
+                        .kept = model->options.forward_only ? 0 : model->length};
     head.scale = (skep_real)(1 / sqrt((double)head.width));
     head.slope = (skep_real)exp2(-8.0 * index / config->heads);
-    head.q = kept->qkv + (size_t)sequence * model->length * head.wide + index * head.width;
+    head.q = inner->qkv + (size_t)sequence * model->length * head.wide + index * head.width;
     head.k = head.q + d;
     head.v = head.k + d;
-    head.probability = kept->probability + ((size_t)sequence * config->heads + index) * square;
+    head.probability =
+        inner->probability + ((size_t)sequence * config->heads + index) * head.kept * head.length;
     return head;
 }
 
@@ -43,21 +46,25 @@ static size_t block_rows(const struct head *head, size_t start)
     return left < SKEP_ATTENTION_BLOCK ? left : SKEP_ATTENTION_BLOCK;
 }
 
+static struct skep_causal causal_of(const struct head *head, size_t start)
+{
+    return (struct skep_causal){start, head->length, head->scale, head->slope};
+}
+
 static void head_forward(const struct head *head, skep_real *attended)
 {
     for (size_t start = 0; start < head->length; start += SKEP_ATTENTION_BLOCK) {
         size_t rows = block_rows(head, start);
         size_t seen = start + rows;
-        skep_real *p = head->probability + start * head->length;
-        skep_gemm((struct skep_gemm_size){rows, seen, head->width},
-                  (struct skep_matrix){head->q + start * head->wide, head->wide, false},
-                  (struct skep_matrix){head->k, head->wide, true}, 0, p, head->length);
-        skep_softmax_causal((struct skep_rows){rows, seen, NULL}, start, head->length, head->scale,
-                            head->slope, p);
-        skep_gemm((struct skep_gemm_size){rows, head->width, seen},
-                  (struct skep_matrix){p, head->length, false},
-                  (struct skep_matrix){head->v, head->wide, false}, 0,
-                  attended + start * head->narrow, head->narrow);
+        skep_real *p = head->probability + (head->kept == 0 ? 0 : start) * head->length;
+        head->ops->gemm((struct skep_gemm_size){rows, seen, head->width},
+                        (struct skep_matrix){head->q + start * head->wide, head->wide, false},
+                        (struct skep_matrix){head->k, head->wide, true}, 0, p, head->length);
+        head->ops->softmax_causal((struct skep_rows){rows, seen, NULL}, causal_of(head, start), p);
+        head->ops->gemm((struct skep_gemm_size){rows, head->width, seen},
+                        (struct skep_matrix){p, head->length, false},
+                        (struct skep_matrix){head->v, head->wide, false}, 0,
+                        attended + start * head->narrow, head->narrow);
     }
 }
 
@@ -72,55 +79,57 @@ static void head_backward(const struct head *head, const skep_real *dattended, s
         size_t seen = start + rows;
         const skep_real *p = head->probability + start * head->length;
         struct skep_matrix dout = {dattended + start * head->narrow, head->narrow, false};
-        skep_gemm((struct skep_gemm_size){seen, head->width, rows},
-                  (struct skep_matrix){p, head->length, true}, dout, 1, dv, head->wide);
-        skep_gemm((struct skep_gemm_size){rows, seen, head->width}, dout,
-                  (struct skep_matrix){head->v, head->wide, true}, 0, dscores, head->length);
-        skep_softmax_causal_backward((struct skep_rows){rows, seen, NULL}, head->length,
-                                     head->scale, p, dscores);
-        skep_gemm((struct skep_gemm_size){rows, head->width, seen},
-                  (struct skep_matrix){dscores, head->length, false},
-                  (struct skep_matrix){head->k, head->wide, false}, 0, dqkv + start * head->wide,
-                  head->wide);
-        skep_gemm((struct skep_gemm_size){seen, head->width, rows},
-                  (struct skep_matrix){dscores, head->length, true},
-                  (struct skep_matrix){head->q + start * head->wide, head->wide, false}, 1, dk,
-                  head->wide);
+        head->ops->gemm((struct skep_gemm_size){seen, head->width, rows},
+                        (struct skep_matrix){p, head->length, true}, dout, 1, dv, head->wide);
+        head->ops->gemm((struct skep_gemm_size){rows, seen, head->width}, dout,
+                        (struct skep_matrix){head->v, head->wide, true}, 0, dscores, head->length);
+        head->ops->softmax_causal_backward((struct skep_rows){rows, seen, NULL},
+                                           causal_of(head, start), p, dscores);
+        head->ops->gemm((struct skep_gemm_size){rows, head->width, seen},
+                        (struct skep_matrix){dscores, head->length, false},
+                        (struct skep_matrix){head->k, head->wide, false}, 0,
+                        dqkv + start * head->wide, head->wide);
+        head->ops->gemm((struct skep_gemm_size){seen, head->width, rows},
+                        (struct skep_matrix){dscores, head->length, true},
+                        (struct skep_matrix){head->q + start * head->wide, head->wide, false}, 1,
+                        dk, head->wide);
     }
 }
 
 void skep_attention_forward(struct skep_model *model, uint32_t layer)
 {
+    const struct skep_ops *ops = model->ops;
     const struct skep_model_layer *trunk = &model->trunk.layers[layer];
-    struct skep_model_kept *kept = &model->kept[layer];
+    struct skep_model_inner *inner = &model->kept[layer].inner;
     size_t d = model->config.dim;
     struct skep_rows rows = {skep_model_tokens(model), d, NULL};
-    skep_normalise(rows, model->x, kept->in_hat, kept->in_scale);
-    skep_affine_forward(rows, kept->in_hat, trunk->norm, kept->in_norm);
-    skep_cblas_linear_forward((struct skep_linear){rows.count, d, 3 * d}, kept->in_norm, trunk->qkv,
-                              0, kept->qkv);
-    for (uint32_t b = 0; b < model->batch; b++) {
+    ops->normalise(rows, model->x, inner->in_hat, inner->in_scale);
+    ops->affine(rows, inner->in_hat, trunk->norm, inner->in_norm);
+    skep_linear_forward(ops, (struct skep_linear){rows.count, d, 3 * d}, inner->in_norm, trunk->qkv,
+                        0, inner->qkv);
+    for (uint32_t b = 0; b < model->batch && !skep_ops_stopped(); b++) {
         for (uint32_t i = 0; i < model->config.heads; i++) {
             struct head head = head_of(model, layer, b, i);
-            head_forward(&head, kept->attended + (size_t)b * model->length * d + i * head.width);
+            head_forward(&head, inner->attended + (size_t)b * model->length * d + i * head.width);
         }
     }
-    skep_cblas_linear_forward((struct skep_linear){rows.count, d, d}, kept->attended, trunk->out, 1,
-                              model->x);
+    skep_linear_forward(ops, (struct skep_linear){rows.count, d, d}, inner->attended, trunk->out, 1,
+                        model->x);
 }
 
 void skep_attention_backward(struct skep_model *model, uint32_t layer)
 {
+    const struct skep_ops *ops = model->ops;
     const struct skep_model_layer *trunk = &model->trunk.layers[layer];
     const struct skep_model_layer *gradient = &model->trunk_gradient.layers[layer];
-    const struct skep_model_kept *kept = &model->kept[layer];
+    const struct skep_model_inner *inner = &model->kept[layer].inner;
     size_t d = model->config.dim;
     struct skep_rows rows = {skep_model_tokens(model), d, NULL};
     struct skep_linear out = {rows.count, d, d};
-    skep_cblas_linear_weights(out, model->dx, kept->attended, 0, gradient->out);
-    skep_cblas_linear_inputs(out, model->dx, trunk->out, 0, model->dnarrow);
-    memset(model->dwide, 0, rows.count * 3 * d * sizeof *model->dwide);
-    for (uint32_t b = 0; b < model->batch; b++) {
+    skep_linear_weights(ops, out, model->dx, inner->attended, 0, gradient->out);
+    skep_linear_inputs(ops, out, model->dx, trunk->out, 0, model->dnarrow);
+    ops->fill(rows.count * 3 * d, 0, model->dwide);
+    for (uint32_t b = 0; b < model->batch && !skep_ops_stopped(); b++) {
         size_t first = (size_t)b * model->length;
         for (uint32_t i = 0; i < model->config.heads; i++) {
             struct head head = head_of(model, layer, b, i);
@@ -129,10 +138,9 @@ void skep_attention_backward(struct skep_model *model, uint32_t layer)
         }
     }
     struct skep_linear qkv = {rows.count, d, 3 * d};
-    skep_cblas_linear_weights(qkv, model->dwide, kept->in_norm, 0, gradient->qkv);
-    skep_cblas_linear_inputs(qkv, model->dwide, trunk->qkv, 0, model->dnarrow);
-    memset(model->dhat, 0, rows.count * d * sizeof *model->dhat);
-    skep_affine_backward(rows, model->dnarrow, kept->in_hat, trunk->norm, model->dhat,
+    skep_linear_weights(ops, qkv, model->dwide, inner->in_norm, 0, gradient->qkv);
+    skep_linear_inputs(ops, qkv, model->dwide, trunk->qkv, 0, model->dnarrow);
+    ops->affine_backward(rows, model->dnarrow, inner->in_hat, trunk->norm, model->dnarrow,
                          gradient->norm);
-    skep_normalise_backward(rows, model->dhat, kept->in_hat, kept->in_scale, model->dx);
+    ops->normalise_backward(rows, model->dnarrow, inner->in_hat, inner->in_scale, model->dx);
 }

@@ -1,5 +1,4 @@
-/* Bits per byte of a text. */
-#include <math.h>
+/* How well a model predicts a text, or classifies records. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -34,42 +33,84 @@ static void count_window(const struct skep_model *model, const struct windows *w
 {
     size_t moved = i * windows->stride - window_start(windows, i);
     for (size_t j = moved; j < windows->stride; j++) {
-        total->sum_nats += model->nats[b * windows->stride + j];
+        total->sum_nats += (double)model->nats[b * windows->stride + j];
         total->tokens++;
     }
 }
 
-int skep_eval_text(struct skep_model *model, const uint8_t *text, size_t size,
-                   double *ret_bits_per_byte, uint64_t *ret_tokens, struct skep_error *err)
+static int eval_lm(struct skep_model *model, const uint8_t *text, size_t size, uint8_t *batch_text,
+                   struct skep_model_loss *total, struct skep_error *err)
 {
     uint32_t context = model->config.context;
-    if (size < context) {
-        return skep_error_set(err, SKEP_ERR_ARGUMENT,
-                              "a text of %zu bytes to evaluate, expected at least %u (the model's "
-                              "context)",
-                              size, context);
-    }
     struct windows windows = windows_of(&model->config, size);
-    struct skep_model_loss total = {0};
-    uint8_t *tokens = skep_alloc((size_t)model->batch_limit * context, 1);
     int rc = SKEP_OK;
     for (size_t first = 0; first < windows.count && rc == SKEP_OK;) {
         size_t left = windows.count - first;
-        uint32_t batch = left < model->batch_limit ? (uint32_t)left : model->batch_limit;
+        uint32_t batch = left < model->options.batch ? (uint32_t)left : model->options.batch;
         for (uint32_t b = 0; b < batch; b++) {
-            memcpy(tokens + (size_t)b * context, text + window_start(&windows, first + b), context);
+            memcpy(batch_text + (size_t)b * context, text + window_start(&windows, first + b),
+                   context);
         }
         struct skep_model_loss loss;
-        rc = skep_model_forward(model, tokens, batch, &loss, err);
+        rc = skep_model_forward(model, batch_text, batch, &loss, err);
         for (uint32_t b = 0; b < batch && rc == SKEP_OK; b++) {
-            count_window(model, &windows, first + b, b, &total);
+            count_window(model, &windows, first + b, b, total);
         }
         first += batch;
     }
-    free(tokens);
+    return rc;
+}
+
+static int eval_classifier(struct skep_model *model, const uint8_t *text, size_t size,
+                           struct skep_model_loss *total, struct skep_error *err)
+{
+    size_t window = skep_model_config_window(&model->config);
+    size_t count = size / window;
+    int rc = SKEP_OK;
+    for (size_t first = 0; first < count && rc == SKEP_OK;) {
+        size_t left = count - first;
+        uint32_t batch = left < model->options.batch ? (uint32_t)left : model->options.batch;
+        struct skep_model_loss loss = {0};
+        rc = skep_model_forward(model, text + first * window, batch, &loss, err);
+        total->sum_nats += loss.sum_nats;
+        total->tokens += loss.tokens;
+        total->correct += loss.correct;
+        first += batch;
+    }
+    return rc;
+}
+
+static int check_size(const struct skep_model_config *config, size_t size, struct skep_error *err)
+{
+    size_t window = skep_model_config_window(config);
+    if (size < window) {
+        return skep_error_set(
+            err, SKEP_ERR_ARGUMENT, "a text of %zu bytes to evaluate, expected at least %zu (%s)",
+            size, window, config->kind == SKEP_MODEL_LM ? "the model's context" : "one record");
+    }
+    if (config->kind == SKEP_MODEL_CLASSIFIER && size % window != 0) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "%zu bytes to evaluate, expected whole records of %zu", size, window);
+    }
+    return SKEP_OK;
+}
+
+int skep_eval_text(struct skep_model *model, const uint8_t *text, size_t size,
+                   struct skep_eval *ret_eval, struct skep_error *err)
+{
+    struct skep_model_loss total = {0};
+    int rc = check_size(&model->config, size, err);
+    if (rc == SKEP_OK && skep_model_is_lm(model)) {
+        uint8_t *batch_text = skep_alloc(model->options.batch, model->config.context);
+        rc = eval_lm(model, text, size, batch_text, &total, err);
+        free(batch_text);
+    } else if (rc == SKEP_OK) {
+        rc = eval_classifier(model, text, size, &total, err);
+    }
     if (rc == SKEP_OK) {
-        *ret_bits_per_byte = total.sum_nats / log(2) / (double)total.tokens;
-        *ret_tokens = total.tokens;
+        *ret_eval = (struct skep_eval){.tokens = total.tokens,
+                                       .nats = total.sum_nats / (double)total.tokens,
+                                       .accuracy = (double)total.correct / (double)total.tokens};
     }
     return rc;
 }

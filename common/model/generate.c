@@ -54,8 +54,13 @@ static uint8_t draw(const float *logits, uint32_t count, double temperature, dou
     return choices[i].byte;
 }
 
-static int check(size_t prompt_size, double temperature, double top_p, struct skep_error *err)
+static int check(const struct skep_model *model, size_t prompt_size, double temperature,
+                 double top_p, struct skep_error *err)
 {
+    if (!skep_model_is_lm(model)) {
+        return skep_error_set(err, SKEP_ERR_ARGUMENT,
+                              "this model is a classifier, expected an lm to draw text from");
+    }
     if (prompt_size == 0) {
         return skep_error_set(err, SKEP_ERR_ARGUMENT,
                               "the prompt is empty, expected at least one byte");
@@ -75,7 +80,7 @@ int skep_generate(struct skep_model *model, const uint8_t *prompt, size_t prompt
                   size_t length, double temperature, double top_p, uint64_t seed,
                   bool (*emit)(void *user, uint8_t byte), void *user, struct skep_error *err)
 {
-    int rc = check(prompt_size, temperature, top_p, err);
+    int rc = check(model, prompt_size, temperature, top_p, err);
     if (rc != SKEP_OK) {
         return rc;
     }

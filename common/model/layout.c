@@ -8,9 +8,10 @@
 #include "common/base/alloc.h"
 #include "common/base/rng.h"
 
-#define TRUNK_TENSORS_OUTSIDE_LAYERS 4
+/* The most of any kind. */
+#define TRUNK_TENSORS_OUTSIDE_LAYERS 6
 #define TRUNK_TENSORS_PER_LAYER 8
-#define EXPERT_TENSORS 6
+#define EXPERT_TENSORS 10
 
 /* Appends [rows, columns], or [rows] if columns is 0. */
 static struct skep_tensor_spec *add(struct skep_layout *layout, uint32_t rows, uint32_t columns)
@@ -43,13 +44,21 @@ static void add_of_layer(struct skep_layout *layout, uint32_t layer, const char 
 static void lay_trunk(struct skep_layout *layout, const struct skep_model_config *config)
 {
     uint32_t d = config->dim;
-    add_named(layout, "embed.token", config->vocabulary, d);
-    add_named(layout, "embed.position", config->context, d);
+    bool lm = config->kind == SKEP_MODEL_LM;
+    if (lm) {
+        add_named(layout, "embed.token", config->vocabulary, d);
+        add_named(layout, "embed.position", config->context, d);
+    } else {
+        add_named(layout, "embed.weight", d, config->inputs);
+        add_named(layout, "embed.bias", d, 0);
+    }
     for (uint32_t l = 0; l < config->layers; l++) {
         add_of_layer(layout, l, "norm.gain", d, 0);
         add_of_layer(layout, l, "norm.bias", d, 0);
-        add_of_layer(layout, l, "attention.qkv", 3 * d, d);
-        add_of_layer(layout, l, "attention.out", d, d);
+        if (lm) {
+            add_of_layer(layout, l, "attention.qkv", 3 * d, d);
+            add_of_layer(layout, l, "attention.out", d, d);
+        }
         add_of_layer(layout, l, "gate.row", config->rows, d);
         add_of_layer(layout, l, "gate.column", config->columns, d);
         add_of_layer(layout, l, "balance.row", config->rows, 0);
@@ -57,10 +66,32 @@ static void lay_trunk(struct skep_layout *layout, const struct skep_model_config
     }
     add_named(layout, "final.norm.gain", d, 0);
     add_named(layout, "final.norm.bias", d, 0);
+    if (!lm) {
+        add_named(layout, "head.weight", config->classes, d);
+        add_named(layout, "head.bias", config->classes, 0);
+    }
+}
+
+static void lay_paper_expert(struct skep_layout *layout, uint32_t d, uint32_t h)
+{
+    add_named(layout, "first.weight", h, d);
+    add_named(layout, "first.bias", h, 0);
+    add_named(layout, "norm1.gain", h, 0);
+    add_named(layout, "norm1.bias", h, 0);
+    add_named(layout, "second.weight", h, h);
+    add_named(layout, "second.bias", h, 0);
+    add_named(layout, "norm2.gain", h, 0);
+    add_named(layout, "norm2.bias", h, 0);
+    add_named(layout, "third.weight", d, h);
+    add_named(layout, "third.bias", d, 0);
 }
 
 static void lay_expert(struct skep_layout *layout, const struct skep_model_config *config)
 {
+    if (config->expert == SKEP_EXPERT_PAPER_FFN) {
+        lay_paper_expert(layout, config->dim, config->hidden);
+        return;
+    }
     add_named(layout, "norm.gain", config->dim, 0);
     add_named(layout, "norm.bias", config->dim, 0);
     add_named(layout, "up.weight", config->hidden, config->dim);
@@ -78,11 +109,11 @@ void skep_layout_of(const struct skep_model_config *config, const struct skep_sh
             TRUNK_TENSORS_OUTSIDE_LAYERS + (size_t)TRUNK_TENSORS_PER_LAYER * config->layers;
         layout.tensors = skep_alloc(count, sizeof *layout.tensors);
         lay_trunk(&layout, config);
-        assert(layout.tensor_count == count);
+        assert(layout.tensor_count <= count);
     } else {
         layout.tensors = skep_alloc(EXPERT_TENSORS, sizeof *layout.tensors);
         lay_expert(&layout, config);
-        assert(layout.tensor_count == EXPERT_TENSORS);
+        assert(layout.tensor_count <= EXPERT_TENSORS);
     }
     *ret_layout = layout;
 }
@@ -135,10 +166,11 @@ static bool ends_with(const char *text, const char *end)
 static uint64_t variance_divisor(const struct skep_tensor_spec *spec,
                                  const struct skep_model_config *config)
 {
-    if (strncmp(spec->name, "embed.", 6) == 0) {
+    if (config->kind == SKEP_MODEL_LM && strncmp(spec->name, "embed.", 6) == 0) {
         return 2500; /* 0.02^2 */
     }
-    bool residual = ends_with(spec->name, "attention.out") || ends_with(spec->name, "down.weight");
+    bool residual = ends_with(spec->name, "attention.out") ||
+                    ends_with(spec->name, "down.weight") || ends_with(spec->name, "third.weight");
     return (uint64_t)spec->dims[1] * (residual ? 2 * config->layers : 1);
 }
 
@@ -166,7 +198,7 @@ void skep_layout_seed(const struct skep_layout *layout, const struct skep_model_
 uint64_t skep_layout_flops_per_token(const struct skep_layout *layout,
                                      const struct skep_model_config *config)
 {
-    if (layout->shard.kind != SKEP_SHARD_TRUNK) {
+    if (layout->shard.kind != SKEP_SHARD_TRUNK || config->kind == SKEP_MODEL_CLASSIFIER) {
         return 6 * (uint64_t)layout->parameters;
     }
     /* A token reads one row of embed.position; embed.token counts whole, being the head. On average it attends to half the

@@ -1,14 +1,15 @@
 MODEL_SOURCES = \
     common/model/attention.c common/model/attention.h \
+    common/model/ends.c common/model/ends.h \
     common/model/eval.c \
-    common/model/expert.h common/model/experts.c common/model/experts.h \
+    common/model/expert.c common/model/expert.h common/model/experts.c common/model/experts.h \
     common/model/gate.c common/model/gate.h \
     common/model/generate.c \
-    common/model/head.c common/model/head.h \
     common/model/layout.c common/model/layout.h \
-    common/model/model-memory.c common/model/model-state.h \
+    common/model/model-memory.c common/model/model-shards.c common/model/model-state.h \
     common/model/model.c common/model/model.h \
-    common/model/slice.c common/model/state.c \
+    common/model/moments.c \
+    common/model/score.c common/model/slice.c common/model/state.c \
     common/model/train.c common/model/train.h
 
 noinst_LIBRARIES += common/model/libskep-model.a

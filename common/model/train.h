@@ -33,16 +33,22 @@
 /* Parameters that one piece of an update moves at most: some 3 ms on a slow core. */
 #define SKEP_TRAIN_PIECE ((size_t)1 << 20)
 
-/* AdamW moments of one shard: they stay with the donor. Flat arrays in layout order. */
+/* AdamW moments of one shard: they stay with the donor. Flat arrays in layout order, where the model's table keeps its memory. */
 struct skep_moments {
+    const struct skep_ops *ops;
     size_t parameters;
     uint64_t step;
     float *first;
     float *second;
 };
 
-void skep_moments_init(struct skep_moments *moments, size_t parameters);
+/* All 0; `ops` NULL means skep_ops_cpu(). SKEP_ERR_MEMORY, and then there is nothing to free. */
+int skep_moments_init(struct skep_moments *moments, const struct skep_ops *ops, size_t parameters,
+                      struct skep_error *err);
 void skep_moments_done(struct skep_moments *moments);
+/* In from host arrays of `parameters` values, and out. `step` is the caller's to set and read. */
+void skep_moments_set(struct skep_moments *moments, const float *first, const float *second);
+void skep_moments_get(const struct skep_moments *moments, float *ret_first, float *ret_second);
 
 /* A chunk of the slice, borrowed. */
 struct skep_slice_chunk {
@@ -61,30 +67,15 @@ void skep_train_step(struct skep_model *model, const struct skep_training_config
  * (warmup_rounds + 1) of it), then constant. */
 double skep_train_rate(const struct skep_training_config *training, uint64_t trunk_version);
 
-/* Windows [batch, T] of step h of the job with this ticket. SKEP_ERR_FORMAT if no chunk holds one window. */
-int skep_slice_batch(const struct skep_slice_chunk *chunks, size_t chunk_count,
-                     const struct skep_hash *ticket, uint32_t step, uint32_t batch,
-                     uint32_t context, uint8_t *ret_tokens, struct skep_error *err);
+/* Windows [batch, skep_model_config_window()] of step h of the job with this ticket. SKEP_ERR_FORMAT if no chunk holds one window, and
+ * for a classifier if a chunk does not hold whole records or a record's class is not below `classes`. */
+int skep_slice_batch(const struct skep_model_config *config, const struct skep_slice_chunk *chunks,
+                     size_t chunk_count, const struct skep_hash *ticket, uint32_t step,
+                     uint32_t batch, uint8_t *ret_windows, struct skep_error *err);
 
-/* Asked between steps; true stops with SKEP_ERR_CANCELLED. */
+/* Asked after each step; true stops with SKEP_ERR_CANCELLED. */
 typedef bool (*skep_train_poll)(void *user, uint32_t step, double loss_nats, uint64_t tokens);
 
-struct skep_job_result {
-    uint64_t tokens;   /* that carried loss, over all steps */
-    double loss_first; /* mean of the first and last quarter of the steps, nats per token */
-    double loss_last;
-};
-
-/* Runs the whole job: training->steps steps over `shards` (all present in model). */
-int skep_train_job(struct skep_model *model, const struct skep_training_config *training,
-                   double learning_rate, const struct skep_shard *shards,
-                   struct skep_moments *moments, size_t shard_count,
-                   const struct skep_slice_chunk *chunks, size_t chunk_count,
-                   const struct skep_hash *ticket, skep_train_poll poll, void *user,
-                   struct skep_job_result *ret_result, struct skep_error *err);
-
-/* Next: skep_train_run() takes the place of skep_train_job(). Coming with it: moments made and copied through the table (skep_moments_init(moments, ops,
- * parameters, err), _set, _get), skep_slice_batch(config, ...), skep_eval_text(..., struct skep_eval *, err) with tokens, nats, accuracy. */
 /* What is trained on what; everything is borrowed. All shards are present in the model; the trunk, if there, comes first. */
 struct skep_train_job {
     const struct skep_training_config *training;
@@ -122,12 +113,20 @@ struct skep_train_position {
 int skep_train_run(struct skep_model *model, const struct skep_train_job *job,
                    struct skep_train_position *position, struct skep_error *err);
 
-/* Bits per byte of `text`: windows of T bytes every T - prefix bytes, so that each byte but the first `prefix` is predicted once;
- * the last window is moved back to end with the text and counts only bytes not yet counted. */
-int skep_eval_text(struct skep_model *model, const uint8_t *text, size_t size,
-                   double *ret_bits_per_byte, uint64_t *ret_tokens, struct skep_error *err);
+struct skep_eval {
+    uint64_t tokens; /* predicted bytes of an lm, records of a classifier */
+    double nats;     /* mean cross-entropy; divided by log(2) an lm's bits per byte */
+    double
+        accuracy; /* share of the records whose class got the largest logit; 0 for an lm, which does not count them */
+};
 
-/* Draws `length` bytes after `prompt`, by temperature and top-p from a seed; calls `emit` for each byte until it returns false. */
+/* An lm: windows of T bytes every T - prefix bytes, so that each byte but the first `prefix` is predicted once; the last window is
+ * moved back to end with the text and counts only bytes not yet counted. A classifier: every record of `text`, which holds whole ones. */
+int skep_eval_text(struct skep_model *model, const uint8_t *text, size_t size,
+                   struct skep_eval *ret_eval, struct skep_error *err);
+
+/* Draws `length` bytes after `prompt` from an lm, by temperature and top-p from a seed; calls `emit` for each byte until it returns
+ * false. */
 int skep_generate(struct skep_model *model, const uint8_t *prompt, size_t prompt_size,
                   size_t length, double temperature, double top_p, uint64_t seed,
                   bool (*emit)(void *user, uint8_t byte), void *user, struct skep_error *err);

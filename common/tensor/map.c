@@ -115,7 +115,7 @@ static double sum_squares(const skep_real *x, size_t count)
     size_t size = (blocks + STRETCHES - 1) / STRETCHES * SKEP_SUM_VALUES;
     size_t used = size > 0 ? (count + size - 1) / size : 0;
     skep_split(squares_part, &(struct squares){x, count, size, totals},
-               (struct skep_split){used, size, 1});
+               (struct skep_split){used, size, 1, false});
     double total = 0;
     for (size_t s = 0; s < used; s++) {
         total += totals[s];
@@ -162,7 +162,8 @@ static void adamw_part(const void *raw, size_t begin, size_t end)
 static void adamw_step(const struct skep_adamw *adamw, size_t count, const skep_real *gradient,
                        float *first, float *second, skep_real *values)
 {
-    skep_split_values(adamw_part, &(struct adamw){adamw, gradient, first, second, values}, count);
+    skep_split(adamw_part, &(struct adamw){adamw, gradient, first, second, values},
+               (struct skep_split){.count = count, .cost = 1, .step = 4096, .whole = true});
 }
 
 void SKEP_KERNELS(map)(struct skep_ops *ops)

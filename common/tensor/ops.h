@@ -12,7 +12,8 @@
  *
  * Operations report nothing one by one. A back end that breaks (a device that disappears, no memory left) keeps its first error, does
  * nothing from then on, and tells when `status` is asked, which is done once for each pass. The same goes for stopping: once the flag given
- * to skep_ops_set_stop() is set, every operation returns at once and leaves its results undefined; long products look at it between blocks.
+ * to skep_ops_set_stop() is set, every operation but copies and adamw returns at once and leaves its results undefined; long
+ * products look at it between blocks.
  *
  * Layer normalisation comes in two pieces, because what is normalised once may be scaled by several gains:
  *   hat = (x - mean) / sqrt(variance + 1e-5)          (Ba, Kiros, Hinton, arXiv 1607.06450)
@@ -167,6 +168,7 @@ struct skep_ops {
     void (*cross_entropy_backward)(struct skep_rows rows, const uint32_t *target,
                                    const skep_real *logsumexp, skep_real weight, skep_real *logits);
 
+    /* Always done to its end, like copies: it changes what lasts. Callers who want to stop cut it into short calls. */
     void (*adamw)(const struct skep_adamw *adamw, size_t count, const skep_real *gradient,
                   float *first, float *second, skep_real *values);
 };

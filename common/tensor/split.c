@@ -18,6 +18,7 @@ struct round {
     const void *call;
     size_t count;
     size_t size; /* items in a part */
+    bool whole;  /* as in skep_split */
     atomic_size_t next;
 };
 
@@ -55,7 +56,7 @@ bool skep_split_can_stop(void)
 
 static void run_round(struct round *round)
 {
-    while (!skep_ops_stopped()) {
+    while (round->whole || !skep_ops_stopped()) {
         size_t begin = atomic_fetch_add_explicit(&round->next, round->size, memory_order_relaxed);
         if (begin >= round->count) {
             return;
@@ -142,6 +143,7 @@ static void run_in_pool(struct round *round)
     pool.round.call = round->call;
     pool.round.count = round->count;
     pool.round.size = round->size;
+    pool.round.whole = round->whole;
     atomic_store(&pool.round.next, 0);
     pool.busy = pool.count;
     pool.number++;
@@ -169,13 +171,17 @@ static size_t part_size(struct skep_split split, unsigned threads)
 
 void skep_split(skep_split_part part, const void *call, struct skep_split split)
 {
-    if (split.count == 0 || skep_ops_stopped()) {
+    if (split.count == 0 || (!split.whole && skep_ops_stopped())) {
         return;
     }
     unsigned threads = skep_split_threads();
     bool alone = threads == 1 || split.count <= split.step ||
                  split.count < ALONE_VALUES / (split.cost > 0 ? split.cost : 1);
-    struct round round = {part, call, split.count, part_size(split, alone ? 1 : threads), 0};
+    struct round round = {.part = part,
+                          .call = call,
+                          .count = split.count,
+                          .size = part_size(split, alone ? 1 : threads),
+                          .whole = split.whole};
     if (!alone && pthread_mutex_trylock(&pool.use) == 0) {
         resize(threads - 1);
         run_in_pool(&round);

@@ -12,6 +12,7 @@
 #ifndef SKEP_TENSOR_SPLIT_H
 #define SKEP_TENSOR_SPLIT_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 #include "common/tensor/ops.h"
@@ -23,25 +24,26 @@ struct skep_split {
     size_t count; /* items */
     size_t cost;  /* values touched by one item */
     size_t step;  /* cuts fall on multiples of it */
+    bool whole;   /* never stopped: half of it would be neither the old values nor the new */
 };
 
-/* Returns when all parts are done, or soon after the stop flag was set. */
+/* Returns when all parts are done, or, if it is not `whole`, soon after the stop flag was set. */
 void skep_split(skep_split_part part, const void *call, struct skep_split split);
 
 static inline void skep_split_rows(skep_split_part part, const void *call, struct skep_rows rows)
 {
-    skep_split(part, call, (struct skep_split){rows.count, rows.dim, 1});
+    skep_split(part, call, (struct skep_split){rows.count, rows.dim, 1, false});
 }
 
 /* For sums over rows: each column is one thread's. 64 values are some cache lines, and whole vectors of any width. */
 static inline void skep_split_columns(skep_split_part part, const void *call, struct skep_rows rows)
 {
-    skep_split(part, call, (struct skep_split){rows.dim, rows.count, 64});
+    skep_split(part, call, (struct skep_split){rows.dim, rows.count, 64, false});
 }
 
 static inline void skep_split_values(skep_split_part part, const void *call, size_t count)
 {
-    skep_split(part, call, (struct skep_split){count, 1, 4096});
+    skep_split(part, call, (struct skep_split){count, 1, 4096, false});
 }
 
 /* A stop flag is registered. */

@@ -14,7 +14,7 @@
 #include "common/base/rng.h"
 #include "common/model/layout.h"
 #include "common/model/train.h"
-#include "common/tensor/gemm.h"
+#include "common/tensor/ops.h"
 
 #define TEXT_BYTES 65536
 #define SGEMM_SIZE 1024
@@ -40,7 +40,7 @@ static double sgemm_rate(int runs)
     double best = 0;
     for (int i = 0; i < runs; i++) {
         double start = now_s();
-        skep_cblas_linear_forward(shape, a, a + count, 0, a + 2 * count);
+        skep_linear_forward(skep_ops_cpu(), shape, a, a + count, 0, a + 2 * count);
         double rate = 2.0 * SGEMM_SIZE * SGEMM_SIZE * SGEMM_SIZE / (now_s() - start) / 1e9;
         best = rate > best ? rate : best;
     }
@@ -58,15 +58,25 @@ struct job {
     double flops_per_token;
 };
 
+static void die(const struct skep_error *err)
+{
+    fprintf(stderr, "lm-step: %s\n", err->text);
+    exit(1);
+}
+
 static void add_shard(struct job *job, struct skep_shard shard)
 {
     static const struct skep_hash SEED = {{1}};
+    struct skep_error err = {0};
     struct skep_layout layout;
     skep_layout_of(&job->config, &shard, &layout);
     float *values = skep_alloc(layout.parameters, sizeof *values);
     skep_layout_seed(&layout, &job->config, &SEED, values);
     skep_model_set(job->lm, &shard, values);
-    skep_moments_init(&job->moments[job->shard_count], layout.parameters);
+    if (skep_moments_init(&job->moments[job->shard_count], NULL, layout.parameters, &err) !=
+        SKEP_OK) {
+        die(&err);
+    }
     job->shards[job->shard_count++] = shard;
     /* The trunk comes first, then every expert adds its share of a token: k of those in its layer. */
     double share = shard.kind == SKEP_SHARD_TRUNK ? 1
@@ -102,9 +112,9 @@ static void job_init(struct job *job, uint32_t dim, uint32_t context, uint32_t s
                                                   .z_loss = 0.001,
                                                   .balance_step = 0.001};
     struct skep_error err = {0};
-    if (skep_model_new(&job->config, job->training.batch, &job->lm, &err) != SKEP_OK) {
-        fprintf(stderr, "lm-step: %s\n", err.text);
-        exit(1);
+    struct skep_model_options options = {.batch = job->training.batch};
+    if (skep_model_new(&job->config, &options, &job->lm, &err) != SKEP_OK) {
+        die(&err);
     }
     size_t most = 1 + (size_t)job->config.layers * job->config.rows * job->config.columns;
     job->shards = skep_alloc(most, sizeof *job->shards);
@@ -138,18 +148,23 @@ static double job_rate(struct job *job, int runs)
         text[i] = (uint8_t)skep_rng_next(&rng);
     }
     struct skep_slice_chunk chunk = {text, TEXT_BYTES};
-    struct skep_job_result result;
     struct skep_error err = {0};
     double tokens = (double)job->training.steps * job->training.batch * (job->config.context - 1);
     double best = 0;
     for (int i = 0; i < runs; i++) {
         struct skep_hash ticket = {{(uint8_t)i}};
         double start = now_s();
-        if (skep_train_job(job->lm, &job->training, 1e-3, job->shards, job->moments,
-                           job->shard_count, &chunk, 1, &ticket, NULL, NULL, &result,
-                           &err) != SKEP_OK) {
-            fprintf(stderr, "lm-step: %s\n", err.text);
-            exit(1);
+        struct skep_train_position position = {0};
+        struct skep_train_job work = {.training = &job->training,
+                                      .learning_rate = 1e-3,
+                                      .shards = job->shards,
+                                      .moments = job->moments,
+                                      .shard_count = job->shard_count,
+                                      .chunks = &chunk,
+                                      .chunk_count = 1,
+                                      .ticket = &ticket};
+        if (skep_train_run(job->lm, &work, &position, &err) != SKEP_OK) {
+            die(&err);
         }
         double rate = tokens / (now_s() - start);
         best = rate > best ? rate : best;
@@ -178,7 +193,7 @@ static void measure(uint32_t dim, uint32_t context, bool quick)
 int main(int argc, char **argv)
 {
     bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
-    skep_gemm_set_threads(1);
+    skep_ops_set_threads(1);
     measure(128, 128, quick);
     measure(128, 256, quick);
     measure(256, 256, quick);

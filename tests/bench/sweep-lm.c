@@ -172,12 +172,14 @@ static void choose_rows(struct sweep *sweep, const struct skep_hash *ticket,
     float *scores = skep_alloc((size_t)model->layers * model->rows, sizeof *scores);
     uint8_t *tokens = skep_alloc((size_t)ROW_SAMPLE * model->context, 1);
     struct skep_error err = {0};
-    if (skep_slice_batch(chunks, chunk_count, ticket, 0, ROW_SAMPLE, model->context, tokens,
-                         &err) != 0) {
+    if (skep_slice_batch(model, chunks, chunk_count, ticket, 0, ROW_SAMPLE, tokens, &err) != 0) {
         die(&err);
     }
     for (unsigned w = 0; w < ROW_SAMPLE; w++) {
-        skep_model_score_rows(sweep->lm, tokens + (size_t)w * model->context, scores);
+        if (skep_model_score_rows(sweep->lm, tokens + (size_t)w * model->context, 1, scores,
+                                  &err) != 0) {
+            die(&err);
+        }
         for (uint32_t l = 0; l < model->layers; l++) {
             uint32_t best = 0;
             for (uint32_t r = 1; r < model->rows; r++) {
@@ -237,9 +239,9 @@ static void compress_shard(struct sweep *sweep, struct donor *donor, size_t inde
         donor->residuals[index] = skep_alloc(count, sizeof(float));
     }
     float *delta = skep_alloc(count, sizeof *delta);
-    const float *end = skep_model_parameters(sweep->lm, &state->shard);
+    skep_model_get(sweep->lm, &state->shard, delta);
     for (size_t i = 0; i < count; i++) {
-        delta[i] = state->parameters[i] - end[i];
+        delta[i] = state->parameters[i] - delta[i];
     }
     struct skep_update_body *body = &state->bodies[state->waiting++];
     body->tensor_count = state->layout.tensor_count;
@@ -284,28 +286,38 @@ static void run_job(struct sweep *sweep, unsigned number)
         shards[i] = sweep->shards[picked[i]].shard;
         struct skep_moments *own = &donor->moments[picked[i]];
         if (own->first == NULL) {
-            skep_moments_init(own, sweep->shards[picked[i]].layout.parameters);
+            struct skep_error err = {0};
+            if (skep_moments_init(own, NULL, sweep->shards[picked[i]].layout.parameters, &err) !=
+                0) {
+                die(&err);
+            }
         }
         moments[i] = *own;
     }
     double started = seconds();
     struct skep_error err = {0};
-    struct skep_job_result result;
-    double rate = skep_train_rate(&sweep->manifest.training, sweep->version);
-    if (skep_train_job(sweep->lm, &sweep->manifest.training, rate, shards, moments, count, chunks,
-                       chunk_count, &ticket, NULL, NULL, &result, &err) != 0) {
+    struct skep_train_position position = {0};
+    struct skep_train_job job = {.training = &sweep->manifest.training,
+                                 .learning_rate =
+                                     skep_train_rate(&sweep->manifest.training, sweep->version),
+                                 .shards = shards,
+                                 .moments = moments,
+                                 .shard_count = count,
+                                 .chunks = chunks,
+                                 .chunk_count = chunk_count,
+                                 .ticket = &ticket};
+    if (skep_train_run(sweep->lm, &job, &position, &err) != 0) {
         die(&err);
     }
     sweep->train_s += seconds() - started;
-    sweep->tokens += result.tokens;
+    sweep->tokens += position.tokens;
     for (size_t i = 0; i < count; i++) {
         donor->moments[picked[i]] = moments[i];
         if (sweep->donor_count > 0) {
             compress_shard(sweep, donor, picked[i]);
         } else {
             struct shard_state *state = &sweep->shards[picked[i]];
-            memcpy(state->parameters, skep_model_parameters(sweep->lm, &state->shard),
-                   state->layout.parameters * sizeof(float));
+            skep_model_get(sweep->lm, &state->shard, state->parameters);
         }
     }
     free(rows);
@@ -339,13 +351,12 @@ static double measure(struct sweep *sweep, size_t bytes)
     size_t *picked = skep_alloc(sweep->shard_count, sizeof *picked);
     load_shards(sweep, NULL, picked);
     free(picked);
-    double bits = 0;
-    uint64_t tokens = 0;
+    struct skep_eval eval = {0};
     struct skep_error err = {0};
-    if (skep_eval_text(sweep->lm, sweep->heldout, bytes, &bits, &tokens, &err) != 0) {
+    if (skep_eval_text(sweep->lm, sweep->heldout, bytes, &eval, &err) != 0) {
         die(&err);
     }
-    return bits;
+    return eval.nats / log(2);
 }
 
 static uint32_t number(const char *text)
@@ -430,9 +441,9 @@ int main(int argc, char **argv)
     load(&sweep, 20);
     make_shards(&sweep);
     struct skep_error err = {0};
-    uint32_t batch = sweep.manifest.training.batch;
+    struct skep_model_options options = {.batch = sweep.manifest.training.batch};
     if (skep_model_config_check(&sweep.manifest.model, &err) != 0 ||
-        skep_model_new(&sweep.manifest.model, batch, &sweep.lm, &err) != 0) {
+        skep_model_new(&sweep.manifest.model, &options, &sweep.lm, &err) != 0) {
         die(&err);
     }
     uint64_t next_point = 0;

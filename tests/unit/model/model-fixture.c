@@ -41,15 +41,22 @@ static void set_random(struct skep_model *lm, const struct skep_shard *shard, st
             values[spec->offset + j] = (float)((skep_rng_unit(rng) * 2 - 1) * range);
         }
     }
-    skep_model_set(lm, shard, values);
+    assert_int_equal(skep_model_set(lm, shard, values), SKEP_OK);
     free(values);
     skep_layout_done(&layout);
 }
 
 struct skep_model *fixture_lm(const struct skep_model_config *config, uint32_t batch, uint64_t seed)
 {
+    struct skep_model_options options = {.batch = batch};
+    return fixture_model(config, &options, seed);
+}
+
+struct skep_model *fixture_model(const struct skep_model_config *config,
+                                 const struct skep_model_options *options, uint64_t seed)
+{
     struct skep_model *lm;
-    assert_int_equal(skep_model_new(config, batch, &lm, NULL), SKEP_OK);
+    assert_int_equal(skep_model_new(config, options, &lm, NULL), SKEP_OK);
     struct skep_rng rng = skep_rng_of(seed);
     set_random(lm, &FIXTURE_TRUNK, &rng);
     for (uint32_t l = 0; l < config->layers; l++) {

@@ -12,6 +12,10 @@ struct skep_model_config fixture_config(enum skep_route route, uint32_t rows_per
 struct skep_model *fixture_lm(const struct skep_model_config *config, uint32_t batch,
                               uint64_t seed);
 
+/* The same with options. */
+struct skep_model *fixture_model(const struct skep_model_config *config,
+                                 const struct skep_model_options *options, uint64_t seed);
+
 struct skep_shard fixture_expert(uint32_t layer, uint32_t row, uint32_t column);
 extern const struct skep_shard FIXTURE_TRUNK;
 

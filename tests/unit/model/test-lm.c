@@ -245,7 +245,7 @@ static void rows_scored_from_the_trunk_are_those_of_the_gate(void **state)
     uint8_t tokens[T];
     fixture_tokens(&config, 11, tokens, T);
     float scores[2 * 3];
-    skep_model_score_rows(lm, tokens, scores);
+    assert_int_equal(skep_model_score_rows(lm, tokens, 1, scores, NULL), SKEP_OK);
     free(logits_of(lm, tokens));
     for (uint32_t i = 0; i < 6; i++) {
         float expected =
@@ -291,7 +291,8 @@ static void a_model_that_cannot_fit_is_an_error(void **state)
     config.context = 65536;
     struct skep_model *lm = NULL;
     struct skep_error err = {0};
-    assert_int_equal(skep_model_new(&config, 1000, &lm, &err), SKEP_ERR_MEMORY);
+    struct skep_model_options options = {.batch = 1000};
+    assert_int_equal(skep_model_new(&config, &options, &lm, &err), SKEP_ERR_MEMORY);
     assert_null(lm);
 }
 

@@ -54,7 +54,8 @@ static int setup(void **state)
     for (size_t i = 0; i < SHARDS; i++) {
         struct skep_layout layout;
         skep_layout_of(&trainee->config, &trainee->shards[i], &layout);
-        skep_moments_init(&trainee->moments[i], layout.parameters);
+        assert_int_equal(skep_moments_init(&trainee->moments[i], NULL, layout.parameters, NULL),
+                         SKEP_OK);
         skep_layout_done(&layout);
     }
     for (size_t i = 0; i < sizeof trainee->text; i++) {
@@ -76,17 +77,31 @@ static int teardown(void **state)
     return 0;
 }
 
-static int run_job(struct trainee *trainee, skep_train_poll poll, void *user,
-                   struct skep_job_result *result, struct skep_error *err)
+static struct skep_train_job job_of(struct trainee *trainee)
 {
-    return skep_train_job(trainee->lm, &trainee->training, 1e-2, trainee->shards, trainee->moments,
-                          SHARDS, &trainee->chunk, 1, &TICKET, poll, user, result, err);
+    return (struct skep_train_job){.training = &trainee->training,
+                                   .learning_rate = 1e-2,
+                                   .shards = trainee->shards,
+                                   .moments = trainee->moments,
+                                   .shard_count = SHARDS,
+                                   .chunks = &trainee->chunk,
+                                   .chunk_count = 1,
+                                   .ticket = &TICKET};
+}
+
+static int run_job(struct trainee *trainee, skep_train_poll poll, void *user,
+                   struct skep_train_position *position, struct skep_error *err)
+{
+    struct skep_train_job job = job_of(trainee);
+    job.poll = poll;
+    job.user = user;
+    return skep_train_run(trainee->lm, &job, position, err);
 }
 
 static void a_job_lowers_the_loss(void **state)
 {
     struct trainee *trainee = *state;
-    struct skep_job_result result;
+    struct skep_train_position result = {0};
     assert_int_equal(run_job(trainee, NULL, NULL, &result, NULL), SKEP_OK);
     assert_int_equal(result.tokens, 40 * BATCH * (T - PREFIX));
     assert_true(result.loss_last < 0.8 * result.loss_first);
@@ -95,8 +110,8 @@ static void a_job_lowers_the_loss(void **state)
 static void the_same_ticket_gives_the_same_result(void **state)
 {
     struct trainee *trainee = *state;
-    struct skep_job_result result;
-    struct skep_job_result again;
+    struct skep_train_position result = {0};
+    struct skep_train_position again = {0};
     trainee->training.steps = 5;
     assert_int_equal(run_job(trainee, NULL, NULL, &result, NULL), SKEP_OK);
     void *other = NULL;
@@ -119,7 +134,7 @@ static bool stop_at_three(void *user, uint32_t step, double loss_nats, uint64_t 
 static void a_job_stops_when_asked(void **state)
 {
     struct trainee *trainee = *state;
-    struct skep_job_result result;
+    struct skep_train_position result = {0};
     struct skep_error err = {0};
     uint32_t polls = 0;
     assert_int_equal(run_job(trainee, stop_at_three, &polls, &result, &err), SKEP_ERR_CANCELLED);
@@ -130,7 +145,7 @@ static void a_job_stops_when_asked(void **state)
 static void a_job_for_larger_batches_than_the_model_is_refused(void **state)
 {
     struct trainee *trainee = *state;
-    struct skep_job_result result;
+    struct skep_train_position result = {0};
     struct skep_error err = {0};
     trainee->training.batch = BATCH + 1;
     assert_int_equal(run_job(trainee, NULL, NULL, &result, &err), SKEP_ERR_ARGUMENT);
@@ -141,8 +156,9 @@ static void one_step(struct trainee *trainee, double rate)
 {
     uint8_t tokens[BATCH * T];
     struct skep_model_loss loss;
-    assert_int_equal(skep_slice_batch(&trainee->chunk, 1, &TICKET, 0, BATCH, T, tokens, NULL),
-                     SKEP_OK);
+    assert_int_equal(
+        skep_slice_batch(&trainee->config, &trainee->chunk, 1, &TICKET, 0, BATCH, tokens, NULL),
+        SKEP_OK);
     assert_int_equal(skep_model_forward(trainee->lm, tokens, BATCH, &loss, NULL), SKEP_OK);
     assert_int_equal(skep_model_backward(trainee->lm, 0.001, NULL), SKEP_OK);
     skep_train_step(trainee->lm, &trainee->training, rate, trainee->shards, trainee->moments,
@@ -181,7 +197,7 @@ static void a_row_without_experts_keeps_its_bias(void **state)
     float before = trainee->lm->trunk.layers[0].balance_row[1];
     uint8_t tokens[BATCH * T];
     struct skep_model_loss loss;
-    skep_slice_batch(&trainee->chunk, 1, &TICKET, 0, BATCH, T, tokens, NULL);
+    skep_slice_batch(&trainee->config, &trainee->chunk, 1, &TICKET, 0, BATCH, tokens, NULL);
     assert_int_equal(skep_model_forward(trainee->lm, tokens, BATCH, &loss, NULL), SKEP_OK);
     assert_int_equal(skep_model_backward(trainee->lm, 0, NULL), SKEP_OK);
     skep_train_step(trainee->lm, &trainee->training, 1e-2, trainee->shards, trainee->moments, 1);
@@ -196,7 +212,7 @@ static void a_step_without_the_trunk_leaves_it_alone(void **state)
     memcpy(before, trainee->lm->trunk.values, size);
     uint8_t tokens[BATCH * T];
     struct skep_model_loss loss;
-    skep_slice_batch(&trainee->chunk, 1, &TICKET, 0, BATCH, T, tokens, NULL);
+    skep_slice_batch(&trainee->config, &trainee->chunk, 1, &TICKET, 0, BATCH, tokens, NULL);
     assert_int_equal(skep_model_forward(trainee->lm, tokens, BATCH, &loss, NULL), SKEP_OK);
     assert_int_equal(skep_model_backward(trainee->lm, 0, NULL), SKEP_OK);
     skep_train_step(trainee->lm, &trainee->training, 1e-2, trainee->shards + 1,
@@ -232,6 +248,7 @@ static void the_rate_warms_up_over_rounds(void **state)
 static void windows_come_from_one_chunk_each_and_from_all_places(void **state)
 {
     (void)state;
+    struct skep_model_config config = fixture_config(SKEP_ROUTE_DOCUMENT, 1);
     uint8_t first[12];
     uint8_t second[10];
     memset(first, 1, sizeof first);
@@ -241,7 +258,8 @@ static void windows_come_from_one_chunk_each_and_from_all_places(void **state)
     uint8_t tokens[8 * T];
     bool seen[4] = {false};
     for (uint32_t step = 0; step < 10; step++) {
-        assert_int_equal(skep_slice_batch(chunks, 3, &TICKET, step, 8, T, tokens, NULL), SKEP_OK);
+        assert_int_equal(skep_slice_batch(&config, chunks, 3, &TICKET, step, 8, tokens, NULL),
+                         SKEP_OK);
         for (size_t b = 0; b < 8; b++) {
             const uint8_t *window = tokens + b * T;
             seen[window[0]] = true;
@@ -256,11 +274,13 @@ static void windows_come_from_one_chunk_each_and_from_all_places(void **state)
 static void a_slice_without_room_for_a_window_is_refused(void **state)
 {
     (void)state;
+    struct skep_model_config config = fixture_config(SKEP_ROUTE_DOCUMENT, 1);
     uint8_t bytes[T - 1] = {0};
     struct skep_slice_chunk chunk = {bytes, sizeof bytes};
     uint8_t tokens[T];
     struct skep_error err = {0};
-    assert_int_equal(skep_slice_batch(&chunk, 1, &TICKET, 0, 1, T, tokens, &err), SKEP_ERR_FORMAT);
+    assert_int_equal(skep_slice_batch(&config, &chunk, 1, &TICKET, 0, 1, tokens, &err),
+                     SKEP_ERR_FORMAT);
     assert_non_null(strstr(err.text, "9 bytes"));
 }
 
@@ -275,7 +295,7 @@ static double bits_by_hand(struct trainee *trainee, size_t size)
         assert_int_equal(skep_model_forward(trainee->lm, trainee->text + start, 1, &loss, NULL),
                          SKEP_OK);
         for (size_t i = counted - start; i < T; i++) {
-            nats += trainee->lm->nats[i - PREFIX];
+            nats += (double)trainee->lm->nats[i - PREFIX];
         }
         counted = start + T;
     }
@@ -286,16 +306,13 @@ static void evaluation_predicts_each_byte_once(void **state)
 {
     struct trainee *trainee = *state;
     for (size_t size = T; size < 40; size++) {
-        double bits = 0;
-        uint64_t tokens = 0;
-        assert_int_equal(skep_eval_text(trainee->lm, trainee->text, size, &bits, &tokens, NULL),
-                         SKEP_OK);
-        assert_int_equal(tokens, size - PREFIX);
-        assert_true(fabs(bits - bits_by_hand(trainee, size)) < 1e-4);
+        struct skep_eval eval = {0};
+        assert_int_equal(skep_eval_text(trainee->lm, trainee->text, size, &eval, NULL), SKEP_OK);
+        assert_int_equal(eval.tokens, size - PREFIX);
+        assert_true(fabs(eval.nats / log(2) - bits_by_hand(trainee, size)) < 1e-4);
     }
-    double bits;
-    uint64_t tokens;
-    assert_int_equal(skep_eval_text(trainee->lm, trainee->text, T - 1, &bits, &tokens, NULL),
+    struct skep_eval eval;
+    assert_int_equal(skep_eval_text(trainee->lm, trainee->text, T - 1, &eval, NULL),
                      SKEP_ERR_ARGUMENT);
 }
 
