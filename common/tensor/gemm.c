@@ -114,27 +114,3 @@ void skep_gemm(struct skep_gemm_size size, struct skep_matrix a, struct skep_mat
         product(size, a, b, beta, c, c_stride);
     }
 }
-
-void skep_cblas_linear_forward(struct skep_linear shape, const skep_real *x, const skep_real *w,
-                               skep_real beta, skep_real *y)
-{
-    skep_linear_forward(skep_ops_cpu(), shape, x, w, beta, y);
-}
-
-void skep_cblas_linear_inputs(struct skep_linear shape, const skep_real *dy, const skep_real *w,
-                              skep_real beta, skep_real *dx)
-{
-    skep_linear_inputs(skep_ops_cpu(), shape, dy, w, beta, dx);
-}
-
-void skep_cblas_linear_weights(struct skep_linear shape, const skep_real *dy, const skep_real *x,
-                               skep_real beta, skep_real *dw)
-{
-    skep_linear_weights(skep_ops_cpu(), shape, dy, x, beta, dw);
-}
-
-bool skep_gemm_set_threads(unsigned threads)
-{
-    skep_ops_set_threads(threads);
-    return openblas_set_num_threads != NULL;
-}

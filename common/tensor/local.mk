@@ -10,7 +10,6 @@ TENSOR_SOURCES = $(TENSOR_KERNELS) \
     common/tensor/gemm.c common/tensor/gemm.h \
     common/tensor/linear.c \
     common/tensor/memory.c common/tensor/memory.h \
-    common/tensor/old-ops.c common/tensor/simd.h \
     common/tensor/ops.h \
     common/tensor/real.h \
     common/tensor/reference.c \

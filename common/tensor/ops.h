@@ -203,31 +203,4 @@ void skep_linear_inputs(const struct skep_ops *ops, struct skep_linear shape, co
 void skep_linear_weights(const struct skep_ops *ops, struct skep_linear shape, const skep_real *dy,
                          const skep_real *x, skep_real beta, skep_real *dw);
 
-/* What follows is used by common/model until it runs on the table; then it goes. */
-void skep_normalise(struct skep_rows rows, const skep_real *x, skep_real *hat, skep_real *scale);
-void skep_normalise_backward(struct skep_rows rows, const skep_real *dhat, const skep_real *hat,
-                             const skep_real *scale, skep_real *dx);
-void skep_affine_forward(struct skep_rows rows, const skep_real *hat, struct skep_affine affine,
-                         skep_real *y);
-void skep_affine_backward(struct skep_rows rows, const skep_real *dy, const skep_real *hat,
-                          struct skep_affine affine, skep_real *dhat, struct skep_affine gradient);
-void skep_rows_combine(struct skep_rows rows, skep_real *y, const skep_real *bias,
-                       const skep_real *weight, skep_real *x);
-void skep_rows_combine_backward(struct skep_rows rows, const skep_real *dx, const skep_real *y,
-                                const skep_real *weight, skep_real *dy, skep_real *dweight);
-void skep_rows_sum(struct skep_rows rows, const skep_real *x, skep_real *sum);
-void skep_gelu(struct skep_rows rows, skep_real *pre, const skep_real *bias, skep_real *out);
-void skep_softmax_causal(struct skep_rows rows, size_t first, size_t stride, skep_real scale,
-                         skep_real slope, skep_real *scores);
-void skep_softmax_causal_backward(struct skep_rows rows, size_t stride, skep_real scale,
-                                  const skep_real *probability, skep_real *dscores);
-skep_real skep_logsumexp(const skep_real *values, size_t count);
-void skep_cross_entropy_backward(skep_real *logits, size_t count, uint32_t target, skep_real total,
-                                 skep_real weight);
-void skep_add(const skep_real *x, size_t count, skep_real *y);
-void skep_multiply(const skep_real *x, size_t count, skep_real *y);
-double skep_sum_squares(const skep_real *x, size_t count);
-void skep_adamw_update(const struct skep_adamw *adamw, size_t count, const skep_real *gradient,
-                       float *first, float *second, skep_real *values);
-
 #endif
