@@ -20,6 +20,8 @@ client_libskep_client_a_SOURCES = \
     client/network/session.c client/network/session.h \
     client/network/shard.c \
     client/network/transport.c client/network/transport.h \
+    client/plan/plan.c client/plan/plan.h \
+    client/plan/size.c client/plan/size.h \
     client/worker/flat.c client/worker/flat.h \
     client/worker/job-file.c client/worker/job-file.h
 
@@ -38,6 +40,7 @@ client_skep_SOURCES = \
     client/cli/credit.c \
     client/cli/daemon.c \
     client/cli/main.c \
+    client/cli/plan.c \
     client/cli/fetched.c client/cli/fetched.h \
     client/cli/options.c \
     client/cli/project.c \

@@ -23,6 +23,7 @@ int skep_cli_credit(int argc, char **argv);
 int skep_cli_export(int argc, char **argv);
 int skep_cli_generate(int argc, char **argv);
 int skep_cli_eval(int argc, char **argv);
+int skep_cli_plan(int argc, char **argv);
 
 /* One option of a command: `--name VALUE` into *value, or `--name` into *flag. */
 struct skep_cli_option {

@@ -166,17 +166,27 @@ static int open_folder(const char *folder, struct skep_fetched *model, struct sk
     return 0;
 }
 
+int skep_fetched_find(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
+                      struct skep_error *err)
+{
+    ret_model->loop = skep_loop_new();
+    int rc = open_session(source, ret_model, err);
+    if (rc == 0) {
+        rc = find(ret_model, err);
+    }
+    if (rc == 0) {
+        ret_model->manifest = &ret_model->session->manifest;
+    }
+    return rc;
+}
+
 int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
                      struct skep_error *err)
 {
     if (source->model != NULL) {
         return open_folder(source->model, ret_model, err);
     }
-    ret_model->loop = skep_loop_new();
-    int rc = open_session(source, ret_model, err);
-    if (rc == 0) {
-        rc = find(ret_model, err);
-    }
+    int rc = skep_fetched_find(source, ret_model, err);
     bool again = rc == 0;
     for (int attempt = 0; attempt < ATTEMPTS && again; attempt++) {
         rc = ask_heads(ret_model, err);
@@ -191,7 +201,6 @@ int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetch
         rc = 0;
     }
     if (rc == 0) {
-        ret_model->manifest = &ret_model->session->manifest;
         skep_session_prune(ret_model->session, KEEP_S);
     }
     return rc;

@@ -33,7 +33,10 @@ struct skep_fetched_source {
 
 /* Reads the folder, or finds keepers and fetches all shards. Experts that nobody gives are counted in `missing`; without the trunk it fails. */
 int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
-                       struct skep_error *err);
+                     struct skep_error *err);
+/* Finds keepers and the manifest, and fetches nothing else. */
+int skep_fetched_find(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
+                      struct skep_error *err);
 void skep_fetched_done(struct skep_fetched *model);
 /* The fetched shards as a model for batches of up to `batch` sequences. */
 int skep_fetched_load(const struct skep_fetched *model, uint32_t batch, struct skep_model **ret_lm,

@@ -20,9 +20,10 @@ static const struct {
     {"resume", skep_cli_resume, "let it go on"},
     {"credit", skep_cli_credit, "list and verify what was earned, offline"},
     {"project", skep_cli_project, "init, publish: describe a project and give it to keepers"},
+    {"plan", skep_cli_plan, "what a project takes of a machine"},
     {"export", skep_cli_export, "write the newest model as safetensors"},
     {"generate", skep_cli_generate, "let the newest model write text"},
-    {"eval", skep_cli_eval, "measure the newest model on the held-out text"},
+    {"eval", skep_cli_eval, "measure the newest model on the held-out data"},
     {"swarm", skep_swarm_main, "run a private swarm on this machine"},
 };
 

@@ -11,28 +11,51 @@
 #include "common/wire/task.h"
 
 static const char usage[] =
-    "usage: skep project init [FILE]\n"
+    "usage: skep project init [FILE] [--kind lm|classifier]\n"
     "       skep project publish TASK.yaml --keeper HOST:PORT [--keeper ...] [--key FILE]\n"
     "\n"
-    "init writes a commented task file (task.yaml). publish makes the project's key if there is\n"
-    "none (TASK.yaml.key, mode 0600), signs the manifest, gives it and the text to the keepers,\n"
-    "and prints `project ID`. Keep the key: it is the project.\n";
+    "init writes a commented task file (task.yaml): of an lm, which learns to write a text, or of\n"
+    "a classifier of IDX files. publish makes the project's key if there is none (TASK.yaml.key,\n"
+    "mode 0600), signs the manifest, gives it and the data to the keepers, and prints\n"
+    "`project ID`. Keep the key: it is the project. skep plan TASK.yaml says beforehand what the\n"
+    "project takes of a machine.\n";
+
+static int kind_of(const char *text, enum skep_model_kind *ret_kind, struct skep_error *err)
+{
+    const enum skep_model_kind kinds[] = {SKEP_MODEL_LM, SKEP_MODEL_CLASSIFIER};
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++) {
+        if (strcmp(text, skep_model_kind_name(kinds[i])) == 0) {
+            *ret_kind = kinds[i];
+            return 0;
+        }
+    }
+    return skep_error_set(err, SKEP_ERR_ARGUMENT, "--kind is \"%.40s\"; allowed: lm, classifier",
+                          text);
+}
 
 static int init(int argc, char **argv)
 {
     int words = 0;
-    const struct skep_cli_option options[] = {{NULL, NULL, NULL}};
+    const char *kind_text = "lm";
+    enum skep_model_kind kind = SKEP_MODEL_LM;
+    const struct skep_cli_option options[] = {{"--kind", &kind_text, NULL}, {NULL, NULL, NULL}};
     enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
     if (parsed != SKEP_CLI_GO || words > 1) {
+        if (parsed == SKEP_CLI_GO) {
+            fputs(usage, stderr);
+        }
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     const char *path = words == 1 ? argv[1] : "task.yaml";
     struct skep_error err = {0};
+    if (kind_of(kind_text, &kind, &err) != 0) {
+        return skep_cli_fail(&err);
+    }
     if (skep_file_exists(path)) {
         skep_error_set(&err, SKEP_ERR_ARGUMENT, "%s exists already; name another file", path);
         return skep_cli_fail(&err);
     }
-    char *text = skep_task_example(SKEP_MODEL_LM, "my-project", "text.txt");
+    char *text = skep_task_example(kind, "my-project", kind == SKEP_MODEL_LM ? "text.txt" : "data");
     int rc = skep_file_write(path, 0644, text, strlen(text), &err);
     free(text);
     if (rc != 0) {

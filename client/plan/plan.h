@@ -71,7 +71,7 @@ struct skep_plan {
     uint64_t experts;     /* there are */
     uint64_t job_experts; /* a job trains */
     uint64_t tokens;      /* (records) a job computes */
-    uint64_t operations;  /* floating-point operations of a job */
+    double operations;    /* floating-point operations of a job */
     uint64_t
         down;    /* bytes of the first job; a later one fetches what has changed, at most as much */
     uint64_t up; /* to all keepers of each shard */

@@ -23,6 +23,10 @@ UNIT_TESTS += tests/unit/client/test-dataset
 tests_unit_client_test_dataset_SOURCES = tests/unit/client/test-dataset.c
 tests_unit_client_test_dataset_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 
+UNIT_TESTS += tests/unit/client/test-plan
+tests_unit_client_test_plan_SOURCES = tests/unit/client/test-plan.c
+tests_unit_client_test_plan_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
 UNIT_TESTS += tests/unit/client/test-receipts
 tests_unit_client_test_receipts_SOURCES = tests/unit/client/test-receipts.c
 tests_unit_client_test_receipts_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
