@@ -208,11 +208,14 @@ def model(name):
 
 # --- curves ---------------------------------------------------------------------------------------------------------------------------
 
+# Of several seeds those in whose 200 steps no two scores that the gate chooses between come so near to each other that float32's rounding
+# could turn the choice: in the classifier the closest are 1e-4 apart. PyTorch in float32 and in float64 then differ by at most 4e-6
+# of a loss; where one record of eight takes another expert, by 2e-2 of that step's.
 CURVES = {
-    "curve-lm": (lm(dim=32, hidden=64, heads=4, layers=2, context=48, prefix=8, rows=2, columns=2, experts_per_token=2),
-                 Training(steps=200, batch=4, learning_rate=0.003), 7),
+    "curve-lm": (lm(dim=32, hidden=64, heads=4, layers=2, context=48, prefix=8, rows=2, columns=3, experts_per_token=2),
+                 Training(steps=200, batch=4, learning_rate=0.003), 3),
     "curve-classifier": (classifier(expert=1, inputs=64, classes=10, dim=32, hidden=64, layers=4, rows=3, columns=3, experts_per_token=4),
-                         Training(steps=200, batch=16, learning_rate=0.001), 8),
+                         Training(steps=200, batch=8, learning_rate=0.0003), 2),
 }
 
 

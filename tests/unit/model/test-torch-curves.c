@@ -1,9 +1,10 @@
 /*
  * 200 steps of training, an lm and a classifier, against PyTorch's recorded loss curves: same initial weights, same batches.
  *
- * Both round to float32, each in its own order, and training amplifies what differs: a choice of the gate between two experts of nearly
- * equal score can turn, and from there on the two are different trainings. PyTorch in float32 against PyTorch in float64 shows
- * how much that is; the tolerance is TOLERANCE_TIMES that difference.
+ * Both round to float32, each in its own order, and training amplifies what differs: PyTorch in float32 and in float64 differ by 4e-6
+ * of a loss, our tables and PyTorch by 2e-6. The tolerance leaves room for other processors and other CBLAS. What it must not
+ * hide is larger: without one of weight decay, clipping, z-loss or balancing the curves are off by 3e-2 to 2e-1. Where a rounding
+ * turns a choice of the gate, a step of the classifier is off by 2e-2; the seeds in make.py keep away from such ties.
  */
 #include <stdlib.h>
 
@@ -13,7 +14,9 @@
 #include "tests/lib/model-numbers.h"
 #include "tests/unit/model/torch-results.h"
 
-static void check(const char *name, double tolerance)
+#define TOLERANCE 1e-3
+
+static void check(const char *name)
 {
     struct torch_results torch;
     torch_open(&torch, name);
@@ -32,9 +35,9 @@ static void check(const char *name, double tolerance)
     assert_string_equal(err.text, "");
     assert_int_equal(rc, SKEP_OK);
     double difference = curve_difference(losses, expected, steps);
-    if (!(difference <= tolerance)) {
+    if (!(difference <= TOLERANCE)) {
         fail_msg("the loss of a step of %s differs from PyTorch's by %.3g of it, allowed %.3g",
-                 name, difference, tolerance);
+                 name, difference, TOLERANCE);
     }
     print_message("# %s: %.3g\n", name, difference);
     free(losses);
@@ -48,13 +51,13 @@ static void check(const char *name, double tolerance)
 static void an_lm_learns_as_in_pytorch_for_200_steps(void **state)
 {
     (void)state;
-    check("curve-lm", 1e-3);
+    check("curve-lm");
 }
 
 static void a_classifier_learns_as_in_pytorch_for_200_steps(void **state)
 {
     (void)state;
-    check("curve-classifier", 1e-3);
+    check("curve-classifier");
 }
 
 int main(void)

@@ -86,8 +86,7 @@ void torch_assert_near(const struct torch_results *results, const char *group, c
                        const float *found, double tolerance)
 {
     float *expected = torch_values(results, group, name);
-    double difference =
-        torch_difference(found, expected, torch_find(results, group, name)->count);
+    double difference = torch_difference(found, expected, torch_find(results, group, name)->count);
     free(expected);
     if (!(difference <= tolerance)) {
         fail_msg("%s.%s differs from PyTorch's by %.3g of its largest value, allowed %.3g",
