@@ -14,6 +14,7 @@ include $(top_srcdir)/tests/unit/store/local.mk
 include $(top_srcdir)/tests/unit/server/local.mk
 include $(top_srcdir)/tests/unit/client/local.mk
 include $(top_srcdir)/tests/data/local.mk
+include $(top_srcdir)/tests/gpu/local.mk
 include $(top_srcdir)/tests/house/local.mk
 include $(top_srcdir)/tests/sim/local.mk
 include $(top_srcdir)/tests/integration/local.mk

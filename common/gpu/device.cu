@@ -4,9 +4,10 @@
  * All work goes into one stream, so it is done in the order of the calls, while the host runs ahead. Each call's code is looked at; a kernel
  * that breaks is noticed by a later call, and the sentence then names that one: CUDA_LAUNCH_BLOCKING=1 makes it name the kernel.
  */
+#ifndef SKEP_GPU_EMULATED
 #include <cublas_v2.h>
 #include <cuda_runtime.h>
-#include <limits.h>
+#endif
 #include <stdio.h>
 #include <string.h>
 

@@ -86,7 +86,8 @@ void skep_cuda_launched(const char *what, const char *file, int line);
 #define LAUNCH_GRID(grid, kernel, ...)                                                             \
     do {                                                                                           \
         if (skep_cuda_ready()) {                                                                   \
-            skep_emulate(grid, [&] { kernel(__VA_ARGS__); });                                      \
+            (void)(grid);                                                                          \
+            skep_emulate([&] { kernel(__VA_ARGS__); });                                            \
             skep_cuda_launched(#kernel, __FILE__, __LINE__);                                       \
         }                                                                                          \
     } while (0)

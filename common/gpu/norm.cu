@@ -8,16 +8,17 @@ __global__ static void normalise_kernel(struct skep_rows rows, const float *x, f
 {
     for (size_t i = warp(); i < rows.count; i += warps()) {
         const float *from = x + row_of(rows, i) * rows.dim;
+        const float width = rows.dim > 0 ? (float)rows.dim : 1;
         float sum = 0;
         for (size_t j = lane(); j < rows.dim; j += LANES) {
             sum += from[j];
         }
-        float mean = warp_sum(sum) / (float)rows.dim;
+        float mean = warp_sum(sum) / width;
         float squares = 0;
         for (size_t j = lane(); j < rows.dim; j += LANES) {
             squares += (from[j] - mean) * (from[j] - mean);
         }
-        float inverse = 1 / sqrtf(warp_sum(squares) / (float)rows.dim + (float)SKEP_NORM_EPSILON);
+        float inverse = 1 / sqrtf(warp_sum(squares) / width + (float)SKEP_NORM_EPSILON);
         for (size_t j = lane(); j < rows.dim; j += LANES) {
             hat[i * rows.dim + j] = (from[j] - mean) * inverse;
         }

@@ -173,6 +173,10 @@ struct skep_ops {
                   float *first, float *second, skep_real *values);
 };
 
+#ifdef __cplusplus
+extern "C" {
+#endif
+
 const struct skep_ops *skep_ops_reference(void);
 /* The fastest table of this machine's CPU. The environment variable SKEP_CPU names a slower one ("baseline", "avx2"): for tests. */
 const struct skep_ops *skep_ops_cpu(void);
@@ -202,5 +206,9 @@ void skep_linear_inputs(const struct skep_ops *ops, struct skep_linear shape, co
 /* dw <- dy^T x + beta dw */
 void skep_linear_weights(const struct skep_ops *ops, struct skep_linear shape, const skep_real *dy,
                          const skep_real *x, skep_real beta, skep_real *dw);
+
+#ifdef __cplusplus
+}
+#endif
 
 #endif
