@@ -22,8 +22,12 @@ client_libskep_client_a_SOURCES = \
     client/network/transport.c client/network/transport.h \
     client/plan/plan.c client/plan/plan.h \
     client/plan/size.c client/plan/size.h \
+    client/worker/checkpoint.c client/worker/checkpoint.h \
     client/worker/flat.c client/worker/flat.h \
-    client/worker/job-file.c client/worker/job-file.h
+    client/worker/job-file.c client/worker/job-file.h \
+    client/worker/parts.c client/worker/parts.h \
+    client/worker/stream.c client/worker/stream.h \
+    client/worker/work.c client/worker/work.h
 
 bin_PROGRAMS += client/skepd
 client_skepd_SOURCES = client/agent/main.c

@@ -13,6 +13,7 @@
 #include "client/agent/identity.h"
 #include "client/agent/receipts.h"
 #include "common/base/alloc.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/sys/clock.h"
 #include "common/sys/file.h"
@@ -24,7 +25,9 @@
 #define PUBLISH_MS 30000u
 #define BACKOFF_FIRST_MS 1000u
 #define BACKOFF_MOST_MS 60000u
-#define STOP_MS 1500u
+#define STOP_MS                                                                                    \
+    10000u         /* a worker that writes its checkpoint; without one it is a matter of moments */
+#define CRASHES 3u /* of a job's worker before the job is given up */
 
 /* An answer that is waited for, and in which state. */
 struct skep_agent_call {
@@ -55,8 +58,13 @@ static void fail(struct skep_agent *agent, const struct skep_error *err)
     unsigned doublings = agent->failures < 6 ? agent->failures : 6;
     uint64_t wait = (uint64_t)BACKOFF_FIRST_MS << doublings;
     wait = wait < BACKOFF_MOST_MS ? wait : BACKOFF_MOST_MS;
-    agent->failures++;
     agent->found_ms = 0;
+    if (agent->job.kept && agent->state < SKEP_AGENT_FETCHING_DATA) {
+        skep_log(SKEP_LOG_INFO, "%s; going on with the job meanwhile", err->text);
+        happen(agent, SKEP_AGENT_KEPT);
+        return;
+    }
+    agent->failures++;
     happen(agent, SKEP_AGENT_FAILED);
     if (agent->state == SKEP_AGENT_BACKOFF) {
         say(agent, "Trying again in %llu s, because %s.", (unsigned long long)((wait + 999) / 1000),
@@ -115,6 +123,16 @@ static void on_settled(void *user, const struct skep_update_statement *statement
     }
 }
 
+/* Once the manifest is there: what waits to be sent, and a job that was interrupted. */
+static int open_outbox(struct skep_agent *agent, struct skep_error *err)
+{
+    int rc = skep_outbox_new(agent->session, on_settled, agent, &agent->outbox, err);
+    if (rc == 0) {
+        (void)skep_job_load(&agent->job, agent->session);
+    }
+    return rc;
+}
+
 static void on_find(void *user, int result, const struct skep_error *err)
 {
     struct skep_agent_call *call = user;
@@ -122,7 +140,7 @@ static void on_find(void *user, int result, const struct skep_error *err)
     struct skep_error own = {0};
     agent->finding = NULL;
     if (result == 0 && agent->outbox == NULL) {
-        result = skep_outbox_new(agent->session, on_settled, agent, &agent->outbox, &own);
+        result = open_outbox(agent, &own);
         err = &own;
     }
     if (result == 0) {
@@ -186,6 +204,12 @@ static void ask_receipts(struct skep_agent *agent)
     }
 }
 
+/* Will updates of the kept job be accepted when the trunk is at this version? */
+static bool is_fresh(const struct skep_agent *agent, uint64_t trunk_version)
+{
+    return trunk_version <= agent->job.trunk_version + SKEP_LIMIT_STALENESS;
+}
+
 static void on_heads(void *user, int result, const struct skep_error *err)
 {
     struct skep_agent_call *call = user;
@@ -199,6 +223,11 @@ static void on_heads(void *user, int result, const struct skep_error *err)
     }
     agent->round = agent->session->heads.heads[0].version;
     ask_receipts(agent);
+    if (agent->job.kept) {
+        /* a keeper's mere word does not make it too old: the trunk's seal is looked at then */
+        happen(agent, is_fresh(agent, agent->round) ? SKEP_AGENT_KEPT : SKEP_AGENT_DONE);
+        return;
+    }
     happen(agent, agent->round + 1 <= agent->trained ? SKEP_AGENT_NOTHING_NEW : SKEP_AGENT_DONE);
 }
 
@@ -208,13 +237,39 @@ static void enter_looking(struct skep_agent *agent)
     skep_session_ask_heads(agent->session, on_heads, call_new(agent));
 }
 
+static void on_trunk(void *user, int result, const struct skep_error *err)
+{
+    struct skep_agent_call *call = user;
+    struct skep_agent *agent = call->agent;
+    if (!call_end(call, result)) {
+        return;
+    }
+    if (result != 0) {
+        fail(agent, err);
+        return;
+    }
+    uint64_t version = agent->session->sealed[0].version;
+    if (agent->job.kept && is_fresh(agent, version)) {
+        happen(agent, SKEP_AGENT_KEPT);
+        return;
+    }
+    if (agent->job.kept) {
+        skep_log(SKEP_LOG_INFO,
+                 "the interrupted job is given up: it began at version %llu, and with the trunk at "
+                 "version %llu its updates would be too old",
+                 (unsigned long long)agent->job.trunk_version, (unsigned long long)version);
+        skep_job_drop(&agent->job);
+    }
+    happen(agent, SKEP_AGENT_DONE);
+}
+
 static void enter_fetching_trunk(struct skep_agent *agent)
 {
     static const size_t trunk = 0;
     struct skep_agent_call *call = call_new(agent);
     call->have = skep_alloc(1, sizeof *call->have);
     say(agent, "Fetching the trunk of round %llu.", (unsigned long long)agent->round);
-    skep_session_fetch_shards(agent->session, &trunk, 1, call->have, on_call, call);
+    skep_session_fetch_shards(agent->session, &trunk, 1, call->have, on_trunk, call);
 }
 
 static void enter_fetching_data(struct skep_agent *agent)
@@ -268,10 +323,43 @@ static void on_progress(void *user)
     const struct skep_job *job = &agent->job;
     uint64_t elapsed = skep_clock_monotonic_ms() - job->started_ms;
     if (job->last.tokens > 0) {
+        uint64_t tokens = job->last.tokens - (job->counting ? job->started_tokens : 0);
         agent->loss_bits = job->last.loss / log(2.0);
-        agent->tokens_per_s = elapsed > 0 ? (double)job->last.tokens * 1000 / (double)elapsed : 0;
+        agent->tokens_per_s = elapsed > 0 ? (double)tokens * 1000 / (double)elapsed : 0;
     }
 }
+
+/* The worker has ended without being done and without having been asked to. */
+static void worker_failed(struct skep_agent *agent, int status)
+{
+    struct skep_job *job = &agent->job;
+    struct skep_error err = {0};
+    job->crashes++;
+    if (job->failure[0] != '\0') {
+        skep_error_set(&err, SKEP_ERR_STATE, "the worker failed: %s", job->failure);
+        skep_job_forget_damaged(job, agent->session);
+    } else {
+        skep_error_set(&err, SKEP_ERR_STATE, "the worker ended with %s %d",
+                       status < 0 ? "signal" : "status", status < 0 ? -status : status);
+    }
+    /* what it gave a reason for would happen again; what killed it perhaps not */
+    if (job->failure[0] != '\0' || job->crashes >= CRASHES) {
+        skep_job_drop(job);
+    }
+    fail(agent, &err);
+}
+
+/* A result that came when we were about to leave: it is sent by the next run. */
+static void save_result(struct skep_agent *agent)
+{
+    struct skep_error err = {0};
+    if (agent->job.last.kind == SKEP_JOB_DONE && agent->job.kept &&
+        skep_job_publish(&agent->job, agent->session, agent->outbox, agent->key, &err) != 0) {
+        skep_log(SKEP_LOG_WARNING, "%s", err.text);
+    }
+}
+
+static void start_worker(struct skep_agent *agent);
 
 static void on_worker_exit(void *user, int status)
 {
@@ -279,32 +367,48 @@ static void on_worker_exit(void *user, int status)
     skep_process_free(agent->job.worker);
     agent->job.worker = NULL;
     if (agent->state == SKEP_AGENT_STOPPING) {
+        save_result(agent);
         skep_loop_stop(agent->loop);
-    } else if (agent->state == SKEP_AGENT_TRAINING && status == 0) {
+    } else if (agent->state != SKEP_AGENT_TRAINING) {
+        skep_log(SKEP_LOG_DEBUG, "the job is %s", agent->job.stopped ? "interrupted" : "over");
+    } else if (agent->job.stopped) {
+        start_worker(agent); /* resumed while it was still writing */
+    } else if (status == 0 && agent->job.last.kind == SKEP_JOB_DONE) {
         agent->tokens_total += agent->job.last.tokens;
         happen(agent, SKEP_AGENT_DONE);
-    } else if (agent->state == SKEP_AGENT_TRAINING) {
-        struct skep_error err = {0};
-        if (agent->job.failure[0] != '\0') {
-            skep_error_set(&err, SKEP_ERR_STATE, "the worker failed: %s", agent->job.failure);
-        } else {
-            skep_error_set(&err, SKEP_ERR_STATE, "the worker ended with %s %d",
-                           status < 0 ? "signal" : "status", status < 0 ? -status : status);
-        }
+    } else {
+        worker_failed(agent, status);
+    }
+}
+
+static void start_worker(struct skep_agent *agent)
+{
+    struct skep_error err = {0};
+    struct skep_job_means means = {.threads = agent->threads, .device = "cpu"};
+    agent->watch = (struct skep_job_watch){
+        .job = &agent->job, .on_progress = on_progress, .on_exit = on_worker_exit, .user = agent};
+    if (skep_job_start(&agent->job, agent->session, agent->outbox, &means, &agent->watch, &err) !=
+        0) {
         fail(agent, &err);
     }
 }
 
 static void enter_training(struct skep_agent *agent)
 {
-    struct skep_error err = {0};
-    agent->watch = (struct skep_job_watch){
-        .job = &agent->job, .on_progress = on_progress, .on_exit = on_worker_exit, .user = agent};
-    say(agent, "Training round %llu of %s: the trunk and %zu experts.",
-        (unsigned long long)agent->job.trunk_version, agent->session->manifest.name,
-        agent->job.shard_count - 1);
-    if (skep_job_start(&agent->job, agent->session, agent->outbox, &agent->watch, &err) != 0) {
-        fail(agent, &err);
+    struct skep_job *job = &agent->job;
+    agent->round = job->trunk_version;
+    say(agent, "Training round %llu of %s: the trunk and %zu experts%s.",
+        (unsigned long long)job->trunk_version, agent->session->manifest.name, job->shard_count - 1,
+        job->kept ? ", from where it was interrupted" : "");
+    if (job->worker != NULL) {
+        return; /* on_worker_exit() starts it again */
+    }
+    if (job->last.kind == SKEP_JOB_DONE) {
+        happen(
+            agent,
+            SKEP_AGENT_DONE); /* it was done just before it was to pause, or could not be published */
+    } else {
+        start_worker(agent);
     }
 }
 
@@ -381,6 +485,7 @@ static void enter_stopping(struct skep_agent *agent)
         skep_process_signal(agent->job.worker, SIGTERM);
         skep_timer_start(agent->timer, STOP_MS, 0);
     } else {
+        save_result(agent);
         skep_loop_stop(agent->loop);
     }
 }
@@ -439,8 +544,9 @@ static void happen(struct skep_agent *agent, enum skep_agent_event event)
     agent->generation++;
     agent->since_s = skep_clock_unix_s();
     skep_timer_stop(agent->timer);
-    /* a worker whose result nobody waits for is ended at once: a killed job changes nothing */
-    if (before == SKEP_AGENT_TRAINING && next != SKEP_AGENT_STOPPING) {
+    if (before == SKEP_AGENT_TRAINING && next == SKEP_AGENT_PAUSED && agent->job.worker != NULL) {
+        skep_process_signal(agent->job.worker, SIGTERM); /* it keeps what it has */
+    } else if (before == SKEP_AGENT_TRAINING && next != SKEP_AGENT_STOPPING) {
         skep_process_free(agent->job.worker);
         agent->job.worker = NULL;
     }
@@ -478,7 +584,7 @@ int skep_agent_attach(struct skep_agent *agent, const char *project, const char 
         return rc;
     }
     if (agent->session->has_manifest) {
-        rc = skep_outbox_new(agent->session, on_settled, agent, &agent->outbox, err);
+        rc = open_outbox(agent, err);
     }
     if (rc == 0) {
         rc = skep_attachment_save(agent, agent->state == SKEP_AGENT_PAUSED, err);
@@ -569,6 +675,7 @@ int skep_agent_open(struct skep_loop *loop, const struct skep_agent_options *opt
     agent->dir = skep_strdup(options->dir);
     agent->listen_host = skep_strdup(options->listen_host);
     agent->lock = -1;
+    agent->threads = options->threads != 0 ? options->threads : 1;
     agent->state = SKEP_AGENT_IDLE;
     agent->since_s = skep_clock_unix_s();
     agent->timer = skep_timer_new(loop, on_timer, agent);

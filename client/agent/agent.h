@@ -54,6 +54,7 @@ struct skep_agent {
     bool receipts_busy;
     struct skep_job job;
     struct skep_job_watch watch;
+    uint32_t threads; /* that a worker computes with */
 
     /* figures of the attached project */
     uint64_t trained; /* base version + 1 of our newest accepted trunk update; 0: none */
@@ -71,13 +72,14 @@ struct skep_agent_options {
     const char *listen_host; /* NULL: chosen */
     const char *bootstrap;   /* NULL: as remembered */
     const char *attach;      /* project id, NULL: as remembered */
+    uint32_t threads;        /* that a worker computes with; 0: 1 */
 };
 
 /* Opens the folder and begins. SKEP_ERR_IN_USE if another skepd has it. */
 int skep_agent_open(struct skep_loop *loop, const struct skep_agent_options *options,
                     struct skep_agent **ret_agent, struct skep_error *err);
 void skep_agent_close(struct skep_agent *agent);
-/* Begins to stop; the loop stops within 2 s. */
+/* Begins to stop; the loop stops when the worker has written its checkpoint, within 10 s. */
 void skep_agent_quit(struct skep_agent *agent);
 
 /* Used by control.c. */

@@ -1,8 +1,10 @@
 #include "client/agent/job.h"
 
+#include <errno.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/agent/rows.h"
 #include "common/base/alloc.h"
@@ -13,6 +15,8 @@
 #include "common/swarm/update-open.h"
 #include "common/sys/clock.h"
 #include "common/sys/file.h"
+
+#define CHECKPOINT_S 60u
 
 void skep_job_done(struct skep_job *job)
 {
@@ -146,8 +150,49 @@ int skep_job_keep(struct skep_job *job, const bool *have, struct skep_error *err
     return 0;
 }
 
-static void describe(struct skep_job *job, struct skep_session *session,
-                     const struct skep_outbox *outbox, struct skep_job_file *file)
+/* A second name for a file, which stays whatever becomes of the first; a copy where the file system knows no such thing. A file that is
+ * not there gives none. */
+static int link_or_copy(const char *from, const char *to, struct skep_error *err)
+{
+    if (link(from, to) == 0 || errno == ENOENT) {
+        return 0;
+    }
+    struct skep_buffer file = {0};
+    int rc = skep_file_read(from, SKEP_LIMIT_STATE_BYTES * (size_t)3, &file, err);
+    if (rc == 0) {
+        rc = skep_file_write_quick(to, 0600, file.data, file.size, err);
+    }
+    skep_buffer_done(&file);
+    return rc;
+}
+
+/* What the job begins with, under names of its own. */
+static int take_inputs(const struct skep_job_shard *shard, const char *state,
+                       const struct skep_outbox *outbox, struct skep_error *err)
+{
+    char *moments = skep_outbox_own_path(outbox, &shard->shard, "moments");
+    char *residual = skep_outbox_own_path(outbox, &shard->shard, "residual");
+    int rc = link_or_copy(state, shard->state, err);
+    if (rc == 0) {
+        rc = link_or_copy(moments, shard->moments, err);
+    }
+    if (rc == 0) {
+        rc = link_or_copy(residual, shard->residual, err);
+    }
+    free(moments);
+    free(residual);
+    return rc;
+}
+
+static char *path_in(const struct skep_job *job, const struct skep_shard *shard, const char *what)
+{
+    char name[SKEP_SHARD_TEXT_SIZE];
+    skep_shard_format(shard, name);
+    return skep_format("%s/%s.%s", job->folder, name, what);
+}
+
+static void describe(const struct skep_job *job, const struct skep_session *session,
+                     const struct skep_job_means *means, struct skep_job_file *file)
 {
     const struct skep_manifest *manifest = &session->manifest;
     file->manifest = skep_format("%s/manifest", session->folder);
@@ -161,16 +206,44 @@ static void describe(struct skep_job *job, struct skep_session *session,
     }
     file->shard_count = job->shard_count;
     file->shards = skep_alloc(job->shard_count, sizeof *file->shards);
-    job->bases = skep_alloc(job->shard_count, sizeof *job->bases);
     for (size_t i = 0; i < job->shard_count; i++) {
         struct skep_job_shard *shard = &file->shards[i];
         shard->shard = skep_manifest_shard(manifest, job->shards[i]);
-        shard->state = skep_session_state_path(session, job->shards[i]);
-        shard->moments = skep_outbox_own_path(outbox, &shard->shard, "moments");
-        shard->residual = skep_outbox_own_path(outbox, &shard->shard, "residual");
-        job->bases[i] = session->sealed[job->shards[i]];
+        shard->base_version = job->bases[i].version;
+        shard->root = job->bases[i].root;
+        shard->state = path_in(job, &shard->shard, "state");
+        shard->moments = path_in(job, &shard->shard, "moments-before");
+        shard->residual = path_in(job, &shard->shard, "residual-before");
     }
+    file->threads = means->threads;
+    file->recompute = means->recompute;
+    file->device = skep_strdup(means->device);
+    file->checkpoint_s = CHECKPOINT_S;
 }
+
+static char *folder_of(const struct skep_session *session)
+{
+    return skep_format("%s/job", session->folder);
+}
+
+/* A new job's folder: empty but for what it begins with. */
+static int make_folder(struct skep_job *job, struct skep_session *session,
+                       const struct skep_outbox *outbox, const struct skep_job_file *file,
+                       struct skep_error *err)
+{
+    int rc = skep_folder_remove(job->folder, err);
+    if (rc == 0) {
+        rc = skep_folder_make(job->folder, err);
+    }
+    for (size_t i = 0; i < job->shard_count && rc == 0; i++) {
+        char *state = skep_session_state_path(session, job->shards[i]);
+        rc = take_inputs(&file->shards[i], state, outbox, err);
+        free(state);
+    }
+    return rc;
+}
+
+/* ---- the worker ---- */
 
 static void on_line(void *user, const char *line)
 {
@@ -191,16 +264,37 @@ void skep_job_line(struct skep_job *job, const char *line)
     struct skep_error err = {0};
     if (skep_job_event_decode(line, &event, &err) != 0) {
         skep_log(SKEP_LOG_WARNING, "the worker said something else: %s", err.text);
-    } else if (event.kind == SKEP_JOB_ERROR) {
+        return;
+    }
+    switch (event.kind) {
+    case SKEP_JOB_ERROR:
         snprintf(job->failure, sizeof job->failure, "%.255s", event.message);
-    } else {
+        job->damaged = event.damaged;
+        job->damaged_shard = event.shard;
+        break;
+    case SKEP_JOB_STOPPED:
+        job->stopped = true;
+        job->last.tokens = event.tokens;
+        break;
+    case SKEP_JOB_PROGRESS:
+        if (!job->counting) {
+            job->counting = true;
+            job->started_tokens = job->last.tokens;
+        }
         job->last = event;
+        break;
+    case SKEP_JOB_DONE:
+        job->last = event;
+        break;
+    case SKEP_JOB_HALTED:
+        break;
     }
 }
 
 static int start_worker(struct skep_job *job, struct skep_session *session, const char *path,
                         const struct skep_job_watch *watch, struct skep_error *err)
 {
+    /* the worker says how many threads there are, and none are started before */
     static const char *const environment[] = {"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", NULL};
     char *program = skep_process_find("skep-worker");
     const char *const arguments[] = {program, path, NULL};
@@ -212,30 +306,44 @@ static int start_worker(struct skep_job *job, struct skep_session *session, cons
         .user = (void *)watch,
     };
     job->started_ms = skep_clock_monotonic_ms();
+    job->counting = false;
+    job->stopped = false;
+    job->failure[0] = '\0';
     int rc = skep_process_start(session->loop, &options, &job->worker, err);
     free(program);
     return rc;
 }
 
+static void remember_bases(struct skep_job *job, const struct skep_session *session)
+{
+    free(job->bases);
+    job->bases = skep_alloc(job->shard_count, sizeof *job->bases);
+    for (size_t i = 0; i < job->shard_count; i++) {
+        job->bases[i] = session->sealed[job->shards[i]];
+    }
+}
+
 int skep_job_start(struct skep_job *job, struct skep_session *session,
-                   const struct skep_outbox *outbox, const struct skep_job_watch *watch,
-                   struct skep_error *err)
+                   const struct skep_outbox *outbox, const struct skep_job_means *means,
+                   const struct skep_job_watch *watch, struct skep_error *err)
 {
     struct skep_job_file file = {0};
-    char *path = NULL;
-    char *text = NULL;
-    job->folder = skep_format("%s/job", session->folder);
-    int rc = skep_file_exists(job->folder) ? skep_folder_remove(job->folder, err) : 0;
-    if (rc == 0) {
-        rc = skep_folder_make(job->folder, err);
+    int rc = 0;
+    if (!job->kept) {
+        job->folder = folder_of(session);
+        remember_bases(job, session);
+    }
+    describe(job, session, means, &file);
+    char *path = skep_format("%s/job.json", job->folder);
+    char *text = skep_job_file_encode(&file);
+    if (!job->kept) {
+        rc = make_folder(job, session, outbox, &file, err);
     }
     if (rc == 0) {
-        describe(job, session, outbox, &file);
-        path = skep_format("%s/job.json", job->folder);
-        text = skep_job_file_encode(&file);
-        rc = skep_file_write_quick(path, 0600, text, strlen(text), err);
+        rc = skep_file_write(path, 0600, text, strlen(text), err);
     }
     if (rc == 0) {
+        job->kept = true;
         rc = start_worker(job, session, path, watch, err);
     }
     free(text);
@@ -243,6 +351,107 @@ int skep_job_start(struct skep_job *job, struct skep_session *session,
     skep_job_file_done(&file);
     return rc;
 }
+
+/* ---- a job of an earlier run ---- */
+
+/* Place of the chunk that a path ends with, or SIZE_MAX. */
+static size_t place_of(const struct skep_data_set *set, const char *path)
+{
+    struct skep_hash hash;
+    const char *slash = strrchr(path, '/');
+    if (!skep_hex_decode(slash != NULL ? slash + 1 : path, hash.bytes, sizeof hash.bytes)) {
+        return SIZE_MAX;
+    }
+    for (size_t i = 0; i < set->chunk_count; i++) {
+        if (skep_hash_equal(&set->chunks[i], &hash)) {
+            return i;
+        }
+    }
+    return SIZE_MAX;
+}
+
+static int take_up(struct skep_job *job, const struct skep_manifest *manifest,
+                   const struct skep_job_file *file, struct skep_error *err)
+{
+    job->trunk_version = file->trunk_version;
+    job->ticket = file->ticket;
+    job->place_count = file->chunk_count;
+    job->places = skep_alloc(file->chunk_count + 1, sizeof *job->places);
+    for (size_t i = 0; i < file->chunk_count; i++) {
+        job->places[i] = place_of(&manifest->train, file->chunks[i]);
+        if (job->places[i] == SIZE_MAX) {
+            return skep_error_set(err, SKEP_ERR_FORMAT, "chunk %zu is not of this project", i);
+        }
+    }
+    job->shard_count = file->shard_count;
+    job->shards = skep_alloc(file->shard_count, sizeof *job->shards);
+    job->bases = skep_alloc(file->shard_count, sizeof *job->bases);
+    for (size_t i = 0; i < file->shard_count; i++) {
+        const struct skep_job_shard *shard = &file->shards[i];
+        job->shards[i] = skep_manifest_shard_index(manifest, &shard->shard);
+        if (job->shards[i] == SIZE_MAX) {
+            return skep_error_set(err, SKEP_ERR_FORMAT, "shard %zu is not of this model", i);
+        }
+        job->bases[i] = (struct skep_sealed){
+            .known = true, .version = shard->base_version, .root = shard->root};
+    }
+    job->kept = true;
+    return 0;
+}
+
+bool skep_job_load(struct skep_job *job, struct skep_session *session)
+{
+    struct skep_buffer text = {0};
+    struct skep_job_file file = {0};
+    struct skep_error err = {0};
+    skep_job_done(job);
+    job->folder = folder_of(session);
+    char *path = skep_format("%s/job.json", job->folder);
+    int rc = skep_file_read(path, SKEP_LIMIT_STATEMENT_BYTES * (size_t)8, &text, &err);
+    if (rc == 0) {
+        rc = skep_job_file_decode(text.data, text.size, &file, &err);
+    }
+    if (rc == 0) {
+        rc = take_up(job, &session->manifest, &file, &err);
+    }
+    if (rc != 0) {
+        if (rc != SKEP_ERR_NOT_FOUND) {
+            skep_log(SKEP_LOG_WARNING, "the job in %s is dropped: %s", job->folder, err.text);
+        }
+        skep_job_drop(job);
+    }
+    skep_buffer_done(&text);
+    skep_job_file_done(&file);
+    free(path);
+    return job->kept;
+}
+
+void skep_job_drop(struct skep_job *job)
+{
+    struct skep_error err = {0};
+    skep_process_free(job->worker);
+    job->worker = NULL;
+    if (job->folder != NULL && skep_folder_remove(job->folder, &err) != 0) {
+        skep_log(SKEP_LOG_WARNING, "%s", err.text);
+    }
+    skep_job_done(job);
+}
+
+void skep_job_forget_damaged(const struct skep_job *job, const struct skep_session *session)
+{
+    size_t index = job->damaged ? skep_manifest_shard_index(&session->manifest, &job->damaged_shard)
+                                : SIZE_MAX;
+    for (size_t i = 0; i < job->shard_count; i++) {
+        if (job->shards[i] == index) {
+            char *path = skep_format("%s/states/%s", session->folder,
+                                     skep_id_text(job->bases[i].root.bytes));
+            (void)unlink(path);
+            free(path);
+        }
+    }
+}
+
+/* ---- the updates ---- */
 
 static int publish_shard(struct skep_job *job, size_t i, struct skep_session *session,
                          struct skep_outbox *outbox, const struct skep_key *key,
@@ -284,7 +493,8 @@ int skep_job_publish(struct skep_job *job, struct skep_session *session, struct 
     if (job->last.kind != SKEP_JOB_DONE) {
         return skep_error_set(err, SKEP_ERR_STATE, "the worker ended without a result");
     }
-    for (size_t i = 0; i < job->shard_count; i++) {
+    for (; job->published < job->shard_count; job->published++) {
+        size_t i = job->published;
         if (skep_outbox_has_accepted(outbox, job->shards[i], job->bases[i].version)) {
             continue; /* it was not sealed in time for this job */
         }
@@ -293,5 +503,6 @@ int skep_job_publish(struct skep_job *job, struct skep_session *session, struct 
             return rc;
         }
     }
-    return 0;
+    job->kept = false;
+    return skep_folder_remove(job->folder, err);
 }

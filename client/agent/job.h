@@ -1,6 +1,11 @@
 /*
  * One job of the donor: the ticket, what it fetches, the worker that trains it and the updates that come of it. agent.c calls these in
  * the order of its states; each works on what the one before left here.
+ *
+ * From skep_job_start() on the job lives in a folder of its own, with job.json, links to the states, moments and residuals that it
+ * begins with (so that nothing else can change or remove them), and what the worker leaves there. It is *kept* until it is published
+ * or dropped: a worker that was stopped, or ended any other way but by an error, is started again and goes on from its checkpoint, also
+ * by the next skepd (skep_job_load()).
  */
 #ifndef SKEP_CLIENT_AGENT_JOB_H
 #define SKEP_CLIENT_AGENT_JOB_H
@@ -28,8 +33,23 @@ struct skep_job {
     char *folder;
     struct skep_process *worker;
     uint64_t started_ms;
+    uint64_t started_tokens;    /* trained before this worker was started */
+    bool counting;              /* started_tokens is known */
+    bool kept;                  /* in its folder, to be gone on with */
+    unsigned crashes;           /* workers that ended without a word */
     struct skep_job_event last; /* newest progress, or done */
-    char failure[256];          /* what the worker said when it failed */
+    bool stopped;               /* the worker's last word was that its checkpoint is written */
+    bool damaged;               /* the worker found that a state is not what its root says: */
+    struct skep_shard damaged_shard;
+    size_t published;  /* shards whose updates are in the outbox */
+    char failure[256]; /* what the worker said when it failed */
+};
+
+/* How the worker is to compute. */
+struct skep_job_means {
+    uint32_t threads;
+    bool recompute;
+    const char *device;
 };
 
 /* Also ends a worker that still runs. */
@@ -51,13 +71,21 @@ struct skep_job_watch {
     skep_job_exit on_exit;         /* the worker has ended */
     void *user;
 };
-/* Writes the job file and starts the worker. `watch` is copied into the process's callbacks by pointer: keep it alive. */
+/* Makes the job's folder unless the job is kept, writes the job file and starts the worker. `watch` is copied into the process's
+ * callbacks by pointer: keep it alive. */
 int skep_job_start(struct skep_job *job, struct skep_session *session,
-                   const struct skep_outbox *outbox, const struct skep_job_watch *watch,
-                   struct skep_error *err);
+                   const struct skep_outbox *outbox, const struct skep_job_means *means,
+                   const struct skep_job_watch *watch, struct skep_error *err);
+/* Takes up the job that an earlier run left in its folder; false if there is none (one that cannot be read is removed, with a line in
+ * the log). Needs the manifest. */
+bool skep_job_load(struct skep_job *job, struct skep_session *session);
+/* Removes the fetched state that the worker found damaged, if it found one: it will be fetched again. */
+void skep_job_forget_damaged(const struct skep_job *job, const struct skep_session *session);
+/* Removes the job with its folder, and ends a worker that still runs. */
+void skep_job_drop(struct skep_job *job);
 /* Takes one line of the worker's output. */
 void skep_job_line(struct skep_job *job, const char *line);
-/* Signs the updates and puts them into the outbox. */
+/* Signs the updates and puts them into the outbox; the job is kept no longer. */
 int skep_job_publish(struct skep_job *job, struct skep_session *session, struct skep_outbox *outbox,
                      const struct skep_key *key, struct skep_error *err);
 

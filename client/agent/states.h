@@ -5,6 +5,10 @@
  *                    ^           \--nothing new since our last update--------------------------------------------> |
  *                    |<------------------------- the trunk's next version, or the wait is over ---------------------'
  *                    '--time-- BACKOFF <--failed-- any of them            PAUSED, STOPPING: from anywhere
+ *
+ * A job that was interrupted while it was trained is kept: RESUME, like the next start of the daemon, begins at FINDING, and one of the
+ * states before FETCHING_DATA says KEPT, which leads to TRAINING, once it has learned that the job's base is not too old, or that
+ * nobody can be asked.
  */
 #ifndef SKEP_CLIENT_AGENT_STATES_H
 #define SKEP_CLIENT_AGENT_STATES_H
@@ -31,6 +35,7 @@ enum skep_agent_event {
     SKEP_AGENT_DETACHED,
     SKEP_AGENT_DONE,        /* what the state does has succeeded */
     SKEP_AGENT_NOTHING_NEW, /* our update for the newest version is with the keepers already */
+    SKEP_AGENT_KEPT,        /* there is a job to go on with */
     SKEP_AGENT_FAILED,
     SKEP_AGENT_TIME, /* the time the state waits for has come */
     SKEP_AGENT_PAUSE,

@@ -1,61 +1,86 @@
 #include "client/worker/flat.h"
 
-#include <math.h>
 #include <string.h>
 
-#include "common/base/bytes.h"
-#include "common/base/limits.h"
+#include "client/worker/stream.h"
 #include "common/sys/file.h"
 
-#define HEADER_BYTES 24u
+#define FRAME_BYTES 56u /* header and hash */
 
 int skep_flat_write(const char *path, uint64_t step, const float *const *values, uint32_t arrays,
                     size_t count, struct skep_error *err)
 {
-    struct skep_buffer file = {0};
-    skep_buffer_append(&file, "SKFL", 4);
-    skep_buffer_append_u32(&file, arrays);
-    skep_buffer_append_u64(&file, step);
-    skep_buffer_append_u64(&file, count);
-    for (uint32_t a = 0; a < arrays; a++) {
-        for (size_t i = 0; i < count; i++) {
-            uint8_t bytes[4];
-            skep_put_f32(bytes, values[a][i]);
-            skep_buffer_append(&file, bytes, sizeof bytes);
-        }
+    struct skep_stream_out *out = NULL;
+    int rc = skep_stream_create(path, &out, err);
+    if (rc != 0) {
+        return rc;
     }
-    int rc = skep_file_write_quick(path, 0600, file.data, file.size, err);
-    skep_buffer_done(&file);
+    skep_stream_put(out, "SKFL", 4);
+    skep_stream_put_u32(out, arrays);
+    skep_stream_put_u64(out, step);
+    skep_stream_put_u64(out, count);
+    for (uint32_t a = 0; a < arrays; a++) {
+        skep_stream_put_floats(out, values[a], count);
+    }
+    skep_stream_put_hash(out);
+    return skep_stream_commit(out, false, err);
+}
+
+static int read_arrays(const char *path, struct skep_stream_in *in, uint64_t *ret_step,
+                       float *const *values, uint32_t arrays, size_t count, struct skep_error *err)
+{
+    uint8_t mark[4];
+    uint32_t found_arrays = 0;
+    uint64_t found_count = 0;
+    uint64_t step = 0;
+    int rc = skep_stream_get(in, mark, sizeof mark, err);
+    if (rc == 0) {
+        rc = skep_stream_get_u32(in, &found_arrays, err);
+    }
+    if (rc == 0) {
+        rc = skep_stream_get_u64(in, &step, err);
+    }
+    if (rc == 0) {
+        rc = skep_stream_get_u64(in, &found_count, err);
+    }
+    if (rc == 0 &&
+        (memcmp(mark, "SKFL", 4) != 0 || found_arrays != arrays || found_count != count)) {
+        rc = skep_error_set(err, SKEP_ERR_FORMAT,
+                            "%s has %u arrays of %llu floats, expected %u of %zu", path,
+                            found_arrays, (unsigned long long)found_count, arrays, count);
+    }
+    for (uint32_t a = 0; a < arrays && rc == 0; a++) {
+        rc = skep_stream_get_floats(in, values[a], count, err);
+    }
+    if (rc == 0) {
+        *ret_step = step;
+    }
     return rc;
 }
 
 int skep_flat_read(const char *path, uint64_t *ret_step, float *const *values, uint32_t arrays,
                    size_t count, struct skep_error *err)
 {
+    struct skep_stream_in *in = NULL;
     if (!skep_file_exists(path)) {
         return 0;
     }
-    struct skep_buffer file = {0};
-    size_t expected = HEADER_BYTES + (size_t)arrays * count * 4;
-    int rc = skep_file_read(path, SKEP_LIMIT_STATE_BYTES * (size_t)2 + HEADER_BYTES, &file, err);
-    if (rc == 0 &&
-        (file.size != expected || memcmp(file.data, "SKFL", 4) != 0 ||
-         skep_get_u32(file.data + 4) != arrays || skep_get_u64(file.data + 16) != count)) {
-        rc = skep_error_set(err, SKEP_ERR_FORMAT,
-                            "%s has %zu bytes and is not the %zu bytes of %u arrays of %zu floats",
-                            path, file.size, expected, arrays, count);
+    int rc = skep_stream_open(path, &in, err);
+    if (rc != 0) {
+        return rc;
     }
-    for (size_t i = 0; rc == 0 && i < (size_t)arrays * count; i++) {
-        float value = skep_get_f32(file.data + HEADER_BYTES + 4 * i);
-        if (!isfinite(value)) {
-            rc = skep_error_set(err, SKEP_ERR_FORMAT, "%s: number %zu is not finite", path, i);
-        } else {
-            values[i / count][i % count] = value;
-        }
+    uint64_t expected = FRAME_BYTES + (uint64_t)arrays * count * 4;
+    if (skep_stream_size(in) != expected) {
+        rc = skep_error_set(
+            err, SKEP_ERR_FORMAT,
+            "%s has %llu bytes and is not the %llu bytes of %u arrays of %zu floats", path,
+            (unsigned long long)skep_stream_size(in), (unsigned long long)expected, arrays, count);
+    } else {
+        rc = skep_stream_check(in, err);
     }
     if (rc == 0) {
-        *ret_step = skep_get_u64(file.data + 8);
+        rc = read_arrays(path, in, ret_step, values, arrays, count, err);
     }
-    skep_buffer_done(&file);
+    skep_stream_close(in);
     return rc;
 }

@@ -1,6 +1,7 @@
 /*
  * Flat files of float32: AdamW moments (two arrays and a step) and error-feedback residuals (one array). They stay with the donor, so
- * the form is its own and plain:  "SKFL" u32 arrays  u64 step  u64 count  arrays * count float32, little-endian.
+ * the form is its own and plain:  "SKFL" u32 arrays  u64 step  u64 count  arrays * count float32, little-endian, then
+ * SHA-256 of all before: what a power cut left half written is not taken for numbers.
  */
 #ifndef SKEP_CLIENT_WORKER_FLAT_H
 #define SKEP_CLIENT_WORKER_FLAT_H
@@ -14,7 +15,8 @@
 int skep_flat_write(const char *path, uint64_t step, const float *const *values, uint32_t arrays,
                     size_t count, struct skep_error *err);
 /* Reads into arrays of exactly this shape. A file that does not exist leaves them and *ret_step alone; one of another shape, cut
- * off or with a number that is not finite is SKEP_ERR_FORMAT. */
+ * off or with a number that is not finite is SKEP_ERR_FORMAT, one that has changed since it was written SKEP_ERR_HASH; the arrays are
+ * then spoiled. */
 int skep_flat_read(const char *path, uint64_t *ret_step, float *const *values, uint32_t arrays,
                    size_t count, struct skep_error *err);
 

@@ -2,54 +2,47 @@
  * skep-worker JOBFILE: trains one job and writes the updates' bodies (job-file.h says what comes in and what goes out). It never
  * touches the network, and nothing but its job's folder is written.
  */
+#include <errno.h>
+#include <malloc.h>
 #include <math.h>
+#include <poll.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
-#include "client/worker/flat.h"
+#include "client/worker/checkpoint.h"
 #include "client/worker/job-file.h"
-#include "common/base/alloc.h"
-#include "common/base/limits.h"
-#include "common/merge/compress.h"
-#include "common/model/layout.h"
-#include "common/model/model.h"
-#include "common/model/train.h"
-#include "common/swarm/statement.h"
+#include "client/worker/parts.h"
+#include "client/worker/work.h"
+#include "common/base/log.h"
 #include "common/sys/clock.h"
-#include "common/sys/file.h"
 
 #define PROGRESS_MS 250u
+#define RETURNED_BYTES (1 << 17) /* pieces of this size and more go back to the system when freed */
 
-static volatile sig_atomic_t stop_wanted;
+static atomic_bool stop_wanted;
 
-/* One shard while it is trained. */
-struct part {
-    struct skep_layout layout;
-    float *start;
-    float *residual;
-};
-
-struct work {
-    struct skep_job_file job;
-    char *folder;
-    struct skep_manifest manifest;
-    struct skep_model *lm;
-    struct part *parts;
-    struct skep_shard *shards;
-    struct skep_moments *moments;
-    struct skep_buffer *texts;
-    struct skep_slice_chunk *chunks;
+/* What is remembered between the steps. */
+struct course {
+    struct skep_work *work;
+    struct skep_train_position kept; /* as in the checkpoint on the disk */
     uint64_t told_ms;
-    pid_t parent; /* when it is gone nobody wants the result */
+    uint64_t kept_ms;
+    uint64_t pause_ms; /* between checkpoints; 0: none */
+    char line[64];     /* of stdin, as far as it has come */
+    size_t line_size;
+    struct skep_error err; /* that a checkpoint met */
 };
 
 static void on_stop(int signal_number)
 {
     (void)signal_number;
-    stop_wanted = 1;
+    atomic_store(&stop_wanted, true);
 }
 
 static void tell(const struct skep_job_event *event)
@@ -60,228 +53,191 @@ static void tell(const struct skep_job_event *event)
     free(line);
 }
 
-static int load_manifest(struct work *work, struct skep_error *err)
+static void tell_position(const struct course *course, enum skep_job_event_kind kind)
 {
-    struct skep_buffer text = {0};
-    int rc = skep_file_read(work->job.manifest, SKEP_LIMIT_STATEMENT_BYTES, &text, err);
-    if (rc == 0) {
-        rc = skep_manifest_open(text.data, text.size, NULL, &work->manifest, NULL, err);
-    }
-    skep_buffer_done(&text);
-    return rc;
+    const struct skep_train_position *position = &course->work->position;
+    tell(
+        &(struct skep_job_event){.kind = kind, .step = position->step, .tokens = position->tokens});
 }
 
-static int load_job(struct work *work, const char *path, struct skep_error *err)
+/* ---- between the steps ---- */
+
+static void take_line(const char *line)
 {
-    struct skep_buffer text = {0};
-    const char *slash = strrchr(path, '/');
-    work->folder =
-        slash != NULL ? skep_format("%.*s", (int)(slash - path), path) : skep_strdup(".");
-    int rc = skep_file_read(path, SKEP_LIMIT_STATEMENT_BYTES * (size_t)8, &text, err);
-    if (rc == 0) {
-        rc = skep_job_file_decode(text.data, text.size, &work->job, err);
+    char *end = NULL;
+    unsigned long threads = 0;
+    if (strncmp(line, "threads ", 8) == 0) {
+        threads = strtoul(line + 8, &end, 10);
     }
-    skep_buffer_done(&text);
-    return rc;
+    if (threads >= 1 && threads <= SKEP_JOB_THREADS && *end == '\0') {
+        skep_ops_set_threads((unsigned)threads);
+    } else {
+        skep_log(SKEP_LOG_WARNING, "stdin said \"%.60s\"; expected: threads N", line);
+    }
 }
 
-static int load_chunks(struct work *work, struct skep_error *err)
+/* What skepd has said since the last step, without waiting. */
+static void listen_to_agent(struct course *course)
 {
-    size_t count = work->job.chunk_count;
-    work->texts = skep_alloc(count, sizeof *work->texts);
-    work->chunks = skep_alloc(count, sizeof *work->chunks);
-    for (size_t i = 0; i < count; i++) {
-        int rc = skep_file_read(work->job.chunks[i], SKEP_LIMIT_CHUNK_BYTES, &work->texts[i], err);
-        if (rc != 0) {
-            return rc;
+    struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
+    char letter;
+    while (poll(&input, 1, 0) == 1 && (input.revents & POLLIN) != 0 &&
+           read(STDIN_FILENO, &letter, 1) == 1) {
+        if (letter == '\n') {
+            course->line[course->line_size] = '\0';
+            course->line_size = 0;
+            take_line(course->line);
+        } else if (course->line_size < sizeof course->line - 1) {
+            course->line[course->line_size++] = letter;
         }
-        work->chunks[i] = (struct skep_slice_chunk){work->texts[i].data, work->texts[i].size};
     }
-    return 0;
 }
 
-static int load_shard(struct work *work, size_t i, struct skep_error *err)
+static int keep(struct course *course, struct skep_error *err)
 {
-    const struct skep_job_shard *named = &work->job.shards[i];
-    struct part *part = &work->parts[i];
-    if (skep_manifest_shard_index(&work->manifest, &named->shard) == SIZE_MAX) {
-        return skep_error_set(err, SKEP_ERR_NOT_FOUND, "job: shard %zu is not in this model", i);
+    const struct skep_train_position *position = &course->work->position;
+    if (position->step == course->kept.step && position->updating == course->kept.updating &&
+        position->shard == course->kept.shard && position->offset == course->kept.offset) {
+        return 0;
     }
-    work->shards[i] = named->shard;
-    skep_layout_of(&work->manifest.model, &named->shard, &part->layout);
-    size_t parameters = part->layout.parameters;
-    struct skep_moments *moments = &work->moments[i];
-    int rc = skep_moments_init(moments, skep_model_ops(work->lm), parameters, err);
-    if (rc != 0) {
+    int rc = skep_checkpoint_write(course->work, err);
+    if (rc == 0) {
+        course->kept = *position;
+        course->kept_ms = skep_clock_monotonic_ms();
+    }
+    return rc;
+}
+
+static bool on_step(void *user, uint32_t step, double loss_nats, uint64_t tokens)
+{
+    struct course *course = user;
+    uint64_t now = skep_clock_monotonic_ms();
+    (void)tokens; /* of this step */
+    if (now - course->told_ms >= PROGRESS_MS) {
+        course->told_ms = now;
+        tell(&(struct skep_job_event){.kind = SKEP_JOB_PROGRESS,
+                                      .step = step,
+                                      .loss = loss_nats,
+                                      .tokens = course->work->position.tokens});
+    }
+    listen_to_agent(course);
+    if (course->pause_ms != 0 && now - course->kept_ms >= course->pause_ms) {
+        struct skep_error err = {0};
+        if (keep(course, &err) != 0) { /* a full disk must not end a job that needs no checkpoint */
+            skep_log(SKEP_LOG_WARNING, "no checkpoint: %s", err.text);
+            course->kept_ms = now;
+        }
+    }
+    return atomic_load(&stop_wanted);
+}
+
+/* ---- the job ---- */
+
+/* From the checkpoint if there is one that is good, else from the beginning. */
+static int set_out(struct course *course, struct skep_error *err)
+{
+    struct skep_work *work = course->work;
+    struct skep_error why = {0};
+    int rc = skep_checkpoint_read(work, &why);
+    if (rc == 0) {
+        skep_log(SKEP_LOG_INFO, "going on after step %u of %u", work->position.step,
+                 work->manifest.training.steps);
+        course->kept = work->position;
+        return 0;
+    }
+    work->position = course->kept; /* nothing that is better than what is on the disk */
+    if (rc == SKEP_ERR_CANCELLED) {
+        *err = why;
         return rc;
     }
-    part->start = calloc(parameters, sizeof *part->start);
-    part->residual = calloc(parameters, sizeof *part->residual);
-    if (part->start == NULL || part->residual == NULL) {
-        return skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu parameters", parameters);
+    if (rc != SKEP_ERR_NOT_FOUND) {
+        skep_log(SKEP_LOG_WARNING, "the job begins anew, because its checkpoint cannot be used: %s",
+                 why.text);
     }
-    struct skep_buffer file = {0};
-    rc = skep_file_read(named->state, SKEP_LIMIT_STATE_BYTES, &file, err);
-    if (rc == 0) {
-        rc = skep_state_read(&part->layout, file.data, file.size, part->start, err);
+    return skep_work_begin(work, err);
+}
+
+static int train(struct course *course, struct skep_error *err)
+{
+    struct skep_work *work = course->work;
+    struct skep_train_job job = {
+        .training = &work->manifest.training,
+        .learning_rate = skep_train_rate(&work->manifest.training, work->job.trunk_version),
+        .shards = work->shards,
+        .moments = work->moments,
+        .shard_count = work->job.shard_count,
+        .chunks = work->chunks,
+        .chunk_count = work->job.chunk_count,
+        .ticket = &work->job.ticket,
+        .poll = on_step,
+        .user = course};
+    if (work->job.checkpoint_s != 0) {
+        course->pause_ms =
+            skep_checkpoint_pause_ms(skep_checkpoint_bytes(work), work->job.checkpoint_s);
     }
-    skep_buffer_done(&file);
-    if (rc == 0) {
-        rc = skep_flat_read(named->moments, &moments->step,
-                            (float *const[]){moments->first, moments->second}, 2, parameters, err);
-    }
-    uint64_t ignored = 0;
-    if (rc == 0) {
-        rc = skep_flat_read(named->residual, &ignored, (float *const[]){part->residual}, 1,
-                            parameters, err);
-    }
-    if (rc == 0 && skep_model_set(work->lm, &named->shard, part->start) != 0) {
-        rc = skep_error_set(err, SKEP_ERR_MEMORY, "no memory for %zu parameters", parameters);
+    course->kept_ms = skep_clock_monotonic_ms();
+    int rc = skep_train_run(work->model, &job, &work->position, err);
+    if (rc == 0 && !(isfinite(work->position.loss_first) && isfinite(work->position.loss_last))) {
+        rc = skep_error_set(err, SKEP_ERR_NUMERIC, "the loss of this job is not a number");
     }
     return rc;
 }
 
-static int load_shards(struct work *work, struct skep_error *err)
+static uint64_t peak_bytes(void)
 {
-    size_t count = work->job.shard_count;
-    work->parts = skep_alloc(count, sizeof *work->parts);
-    work->shards = skep_alloc(count, sizeof *work->shards);
-    work->moments = skep_alloc(count, sizeof *work->moments);
-    struct skep_model_options options = {.batch = work->manifest.training.batch};
-    int rc = skep_model_new(&work->manifest.model, &options, &work->lm, err);
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        rc = load_shard(work, i, err);
-    }
-    return rc;
+    struct rusage usage;
+    return getrusage(RUSAGE_SELF, &usage) == 0 ? (uint64_t)usage.ru_maxrss * 1024 : 0;
 }
 
-static bool poll(void *user, uint32_t step, double loss_nats, uint64_t tokens)
+static int run(struct course *course, const char *path, struct skep_error *err)
 {
-    struct work *work = user;
-    uint64_t now = skep_clock_monotonic_ms();
-    if (now - work->told_ms >= PROGRESS_MS) {
-        work->told_ms = now;
-        tell(&(struct skep_job_event){
-            .kind = SKEP_JOB_PROGRESS, .step = step, .loss = loss_nats, .tokens = tokens});
-    }
-    return stop_wanted != 0 || getppid() != work->parent;
-}
-
-static int compress_part(struct work *work, size_t i, struct skep_update_body *body,
-                         struct skep_error *err)
-{
-    const struct part *part = &work->parts[i];
-    const struct skep_update_config *config = &work->manifest.update;
-    float decay = (float)config->error_decay_permille / 1000.0f;
-    size_t count = part->layout.tensor_count;
-    struct skep_tiling *tilings = skep_alloc(count, sizeof *tilings);
-    float *delta = skep_alloc(part->layout.parameters, sizeof *delta);
-    skep_model_get(work->lm, &work->shards[i], delta);
-    for (size_t p = 0; p < part->layout.parameters; p++) {
-        delta[p] = part->start[p] - delta[p];
-    }
-    for (size_t t = 0; t < count; t++) {
-        const struct skep_tensor_spec *spec = &part->layout.tensors[t];
-        tilings[t] = skep_tiling_of(spec->dims, spec->dim_count, config->keep);
-    }
-    int rc = skep_compress_shard(tilings, count, decay, delta, part->residual, body, err);
-    free(tilings);
-    free(delta);
-    return rc;
-}
-
-static int write_part(struct work *work, size_t i, struct skep_error *err)
-{
-    struct part *part = &work->parts[i];
-    struct skep_update_body body = {0};
-    struct skep_buffer bytes = {0};
-    char name[SKEP_SHARD_TEXT_SIZE];
-    skep_shard_format(&work->shards[i], name);
-    char *body_path = skep_format("%s/%s.body", work->folder, name);
-    char *moments_path = skep_format("%s/%s.moments", work->folder, name);
-    char *residual_path = skep_format("%s/%s.residual", work->folder, name);
-    struct skep_moments *moments = &work->moments[i];
-    int rc = compress_part(work, i, &body, err);
+    struct skep_work *work = course->work;
+    int rc = skep_work_open(work, path, err);
     if (rc == 0) {
-        skep_update_body_encode(&body, &bytes);
-        rc = skep_file_write_quick(body_path, 0600, bytes.data, bytes.size, err);
+        rc = set_out(course, err);
     }
     if (rc == 0) {
-        rc = skep_flat_write(moments_path, moments->step,
-                             (const float *const[]){moments->first, moments->second}, 2,
-                             part->layout.parameters, err);
-    }
-    if (rc == 0) {
-        rc = skep_flat_write(residual_path, 0, (const float *const[]){part->residual}, 1,
-                             part->layout.parameters, err);
-    }
-    free(body_path);
-    free(moments_path);
-    free(residual_path);
-    skep_buffer_done(&bytes);
-    skep_update_body_done(&body);
-    return rc;
-}
-
-static int run(struct work *work, const char *path, struct skep_error *err)
-{
-    struct skep_train_position position = {0};
-    int rc = load_job(work, path, err);
-    if (rc == 0) {
-        rc = load_manifest(work, err);
-    }
-    if (rc == 0) {
-        rc = load_chunks(work, err);
-    }
-    if (rc == 0) {
-        rc = load_shards(work, err);
-    }
-    if (rc == 0) {
-        struct skep_train_job job = {
-            .training = &work->manifest.training,
-            .learning_rate = skep_train_rate(&work->manifest.training, work->job.trunk_version),
-            .shards = work->shards,
-            .moments = work->moments,
-            .shard_count = work->job.shard_count,
-            .chunks = work->chunks,
-            .chunk_count = work->job.chunk_count,
-            .ticket = &work->job.ticket,
-            .poll = poll,
-            .user = work};
-        rc = skep_train_run(work->lm, &job, &position, err);
+        rc = train(course, err);
     }
     for (size_t i = 0; i < work->job.shard_count && rc == 0; i++) {
-        rc = write_part(work, i, err);
+        rc = skep_work_stopped(err);
+        if (rc == 0) {
+            rc = skep_part_write(work, i, err);
+        }
     }
     if (rc == 0) {
         tell(&(struct skep_job_event){.kind = SKEP_JOB_DONE,
-                                      .tokens = position.tokens,
-                                      .loss = position.loss_last,
-                                      .loss_first = position.loss_first});
+                                      .tokens = work->position.tokens,
+                                      .loss = work->position.loss_last,
+                                      .loss_first = work->position.loss_first,
+                                      .peak_bytes = peak_bytes()});
     }
     return rc;
 }
 
-static void work_done(struct work *work)
+static void tell_failure(const struct skep_work *work, const struct skep_error *err)
 {
-    for (size_t i = 0; work->parts != NULL && i < work->job.shard_count; i++) {
-        skep_layout_done(&work->parts[i].layout);
-        free(work->parts[i].start);
-        free(work->parts[i].residual);
-        skep_moments_done(&work->moments[i]);
+    struct skep_job_event event = {.kind = SKEP_JOB_ERROR, .damaged = work->damaged != NULL};
+    snprintf(event.message, sizeof event.message, "%s", err->text);
+    if (event.damaged) {
+        event.shard = *work->damaged;
     }
-    for (size_t i = 0; work->texts != NULL && i < work->job.chunk_count; i++) {
-        skep_buffer_done(&work->texts[i]);
+    tell(&event);
+    skep_log(SKEP_LOG_ERROR, "%s", err->text);
+}
+
+/* SIGTERM when skepd asks for it or is gone: then nobody waits for the result now, but the next skepd takes it up. */
+static void obey(void)
+{
+    struct sigaction action = {.sa_handler = on_stop};
+    pid_t parent = getppid();
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    skep_ops_set_stop(&stop_wanted);
+    prctl(PR_SET_PDEATHSIG, SIGTERM);
+    if (getppid() != parent) {
+        atomic_store(&stop_wanted, true);
     }
-    skep_model_free(work->lm);
-    free(work->parts);
-    free(work->shards);
-    free(work->moments);
-    free(work->texts);
-    free(work->chunks);
-    free(work->folder);
-    skep_manifest_done(&work->manifest);
-    skep_job_file_done(&work->job);
 }
 
 int main(int argc, char **argv)
@@ -290,18 +246,23 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: skep-worker JOBFILE   (started by skepd)\n");
         return argc == 2 && strcmp(argv[1], "--help") == 0 ? 0 : 2;
     }
-    struct sigaction action = {.sa_handler = on_stop};
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGINT, &action, NULL);
-    struct work work = {.parent = getppid()};
+    skep_log_configure(SKEP_LOG_INFO, "skep-worker", NULL);
+    mallopt(M_MMAP_THRESHOLD, RETURNED_BYTES);
+    obey();
+    struct skep_work work = {0};
+    struct course course = {.work = &work};
     struct skep_error err = {0};
-    int rc = run(&work, argv[1], &err);
-    if (rc != 0) {
-        struct skep_job_event event = {.kind = SKEP_JOB_ERROR};
-        snprintf(event.message, sizeof event.message, "%s", err.text);
-        tell(&event);
-        fprintf(stderr, "skep-worker: %s\n", err.text);
+    int rc = run(&course, argv[1], &err);
+    if (rc != 0 && atomic_load(&stop_wanted)) {
+        tell_position(&course, SKEP_JOB_HALTED);
+        rc = keep(&course, &err);
+        if (rc == 0) {
+            tell_position(&course, SKEP_JOB_STOPPED);
+        }
     }
-    work_done(&work);
+    if (rc != 0) {
+        tell_failure(&work, &err);
+    }
+    skep_work_done(&work);
     return skep_err_exit_status((enum skep_err)rc);
 }

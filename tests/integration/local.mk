@@ -4,6 +4,12 @@ INTEGRATION_TESTS = \
     tests/integration/test-main-path.py \
     tests/integration/test-openapi.py \
     tests/integration/test-safetensors.py \
-    tests/integration/test-swarm.py
+    tests/integration/test-swarm.py \
+    tests/integration/test-worker.py
 TESTS += $(INTEGRATION_TESTS)
 EXTRA_DIST += $(INTEGRATION_TESTS) tests/integration/lib/skep.py
+
+check_PROGRAMS += tests/integration/make-job
+tests_integration_make_job_SOURCES = tests/integration/make-job.c tests/lib/job-maker.c \
+    tests/lib/job-maker.h
+tests_integration_make_job_LDADD = client/libskep-client.a $(LIBS_FLOOR3)

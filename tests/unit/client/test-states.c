@@ -1,5 +1,8 @@
 /* The life of a job as a table of moves. */
 #include "client/agent/states.h"
+
+#include <stdbool.h>
+
 #include "tests/lib/cmocka.h"
 
 static void a_job_walks_through_all_states_and_begins_again(void **state)
@@ -62,6 +65,42 @@ static void a_donor_whose_update_is_in_waits_instead_of_training_again(void **st
     assert_int_equal(skep_agent_next(SKEP_AGENT_WAITING, SKEP_AGENT_TIME), SKEP_AGENT_FINDING);
 }
 
+static void a_kept_job_is_gone_on_with_before_anything_new_is_fetched(void **state)
+{
+    (void)state;
+    for (int at = SKEP_AGENT_IDLE; at < SKEP_AGENT_STATES; at++) {
+        bool early =
+            at == SKEP_AGENT_FINDING || at == SKEP_AGENT_LOOKING || at == SKEP_AGENT_FETCHING_TRUNK;
+        assert_int_equal(skep_agent_next((enum skep_agent_state)at, SKEP_AGENT_KEPT),
+                         early ? SKEP_AGENT_TRAINING : (enum skep_agent_state)at);
+    }
+    enum skep_agent_state at = skep_agent_next(SKEP_AGENT_TRAINING, SKEP_AGENT_PAUSE);
+    at = skep_agent_next(at, SKEP_AGENT_RESUME);
+    at = skep_agent_next(at, SKEP_AGENT_DONE);
+    assert_int_equal(at, SKEP_AGENT_LOOKING);
+    assert_int_equal(skep_agent_next(at, SKEP_AGENT_KEPT), SKEP_AGENT_TRAINING);
+}
+
+/* Whatever happens in whatever order: training follows only from a job that was fetched or kept, publishing only from training. */
+static void only_a_job_that_is_there_is_trained(void **state)
+{
+    (void)state;
+    for (int at = SKEP_AGENT_IDLE; at < SKEP_AGENT_STATES; at++) {
+        for (int event = 0; event < SKEP_AGENT_EVENTS; event++) {
+            enum skep_agent_state next =
+                skep_agent_next((enum skep_agent_state)at, (enum skep_agent_event)event);
+            assert_in_range(next, SKEP_AGENT_IDLE, SKEP_AGENT_STATES - 1);
+            if (next == SKEP_AGENT_TRAINING && at != SKEP_AGENT_TRAINING) {
+                assert_true(event == SKEP_AGENT_KEPT ||
+                            (event == SKEP_AGENT_DONE && at == SKEP_AGENT_FETCHING_EXPERTS));
+            }
+            if (next == SKEP_AGENT_PUBLISHING && at != SKEP_AGENT_PUBLISHING) {
+                assert_true(event == SKEP_AGENT_DONE && at == SKEP_AGENT_TRAINING);
+            }
+        }
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -70,6 +109,8 @@ int main(void)
         cmocka_unit_test(pause_and_quit_work_everywhere_and_pause_keeps_its_word),
         cmocka_unit_test(nothing_leads_out_of_stopping),
         cmocka_unit_test(a_donor_whose_update_is_in_waits_instead_of_training_again),
+        cmocka_unit_test(a_kept_job_is_gone_on_with_before_anything_new_is_fetched),
+        cmocka_unit_test(only_a_job_that_is_there_is_trained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
