@@ -24,6 +24,23 @@ struct skep_model_config fixture_config(enum skep_route route, uint32_t rows_per
                                       .route = route};
 }
 
+struct skep_model_config fixture_classifier(enum skep_expert_kind expert, uint32_t rows_per_token)
+{
+    return (struct skep_model_config){.kind = SKEP_MODEL_CLASSIFIER,
+                                      .expert = expert,
+                                      .inputs = 5,
+                                      .classes = 4,
+                                      .dim = 8,
+                                      .hidden = 12,
+                                      .layers = 2,
+                                      .context = 1,
+                                      .rows = 3,
+                                      .columns = 3,
+                                      .experts_per_token = 2,
+                                      .rows_per_token = rows_per_token,
+                                      .route = SKEP_ROUTE_TOKEN};
+}
+
 struct skep_shard fixture_expert(uint32_t layer, uint32_t row, uint32_t column)
 {
     return (struct skep_shard){SKEP_SHARD_FFN, (uint16_t)layer, (uint16_t)row, (uint16_t)column};
@@ -75,6 +92,9 @@ void fixture_tokens(const struct skep_model_config *config, uint64_t seed, uint8
 {
     struct skep_rng rng = skep_rng_of(seed);
     for (size_t i = 0; i < count; i++) {
-        tokens[i] = (uint8_t)skep_rng_below(&rng, config->vocabulary);
+        uint32_t limit = config->kind == SKEP_MODEL_LM                ? config->vocabulary
+                         : i % (config->inputs + 1) == config->inputs ? config->classes
+                                                                      : 256;
+        tokens[i] = (uint8_t)skep_rng_below(&rng, limit);
     }
 }

@@ -20,6 +20,7 @@
 #define ABSOLUTE 1e-9
 #define Z_LOSS 0.1
 #define BATCH 2
+#define RECORDS 16 /* of a classifier, in place of sequences */
 #define CHECKED 10 /* values of each tensor, mostly */
 
 struct trial {
@@ -34,13 +35,19 @@ struct trial {
 
 static size_t choices(const struct trial *trial)
 {
-    return (size_t)BATCH * (trial->config.context - 1) * trial->config.experts_per_token;
+    return skep_model_tokens(trial->lm) * trial->config.experts_per_token;
+}
+
+static uint32_t batch_of(const struct trial *trial)
+{
+    return trial->config.kind == SKEP_MODEL_LM ? BATCH : RECORDS;
 }
 
 static double loss_of(struct trial *trial)
 {
     struct skep_model_loss loss;
-    assert_int_equal(skep_model_forward(trial->lm, trial->tokens, BATCH, &loss, NULL), SKEP_OK);
+    assert_int_equal(skep_model_forward(trial->lm, trial->tokens, batch_of(trial), &loss, NULL),
+                     SKEP_OK);
     return loss.sum_nats / (double)loss.tokens + Z_LOSS * loss.z;
 }
 
@@ -117,11 +124,12 @@ static void note_choices(struct trial *trial)
 static void run_trial_of(struct trial *trial, uint64_t seed, size_t checked)
 {
     if (trial->lm == NULL) {
-        trial->lm = fixture_lm(&trial->config, BATCH, seed);
+        trial->lm = fixture_lm(&trial->config, batch_of(trial), seed);
     }
     trial->each = checked;
-    trial->tokens = skep_alloc((size_t)BATCH * trial->config.context, 1);
-    fixture_tokens(&trial->config, 3, trial->tokens, (size_t)BATCH * trial->config.context);
+    size_t size = batch_of(trial) * skep_model_config_window(&trial->config);
+    trial->tokens = skep_alloc(size, 1);
+    fixture_tokens(&trial->config, 3, trial->tokens, size);
     loss_of(trial);
     note_choices(trial);
     assert_int_equal(skep_model_backward(trial->lm, Z_LOSS, NULL), SKEP_OK);
@@ -195,6 +203,38 @@ static void gradients_hold_across_blocks_of_attention(void **state)
     run_trial_of(&trial, 23, 2);
 }
 
+static void run_paper_trial(enum skep_route route, bool missing)
+{
+    struct trial trial = {.config = fixture_config(route, 2)};
+    trial.config.expert = SKEP_EXPERT_PAPER_FFN;
+    trial.lm = fixture_lm(&trial.config, BATCH, 41);
+    if (missing) {
+        drop_some(trial.lm);
+    }
+    run_trial_of(&trial, 0, CHECKED);
+}
+
+static void gradients_hold_with_the_papers_experts(void **state)
+{
+    (void)state;
+    run_paper_trial(SKEP_ROUTE_DOCUMENT, false);
+    run_paper_trial(SKEP_ROUTE_TOKEN, true);
+}
+
+static void run_classifier_trial(enum skep_expert_kind expert, uint32_t rows_per_token)
+{
+    struct trial trial = {.config = fixture_classifier(expert, rows_per_token)};
+    run_trial_of(&trial, 51, CHECKED);
+}
+
+static void gradients_hold_in_a_classifier(void **state)
+{
+    (void)state;
+    run_classifier_trial(SKEP_EXPERT_FFN, 3);
+    run_classifier_trial(SKEP_EXPERT_PAPER_FFN, 1);
+    run_classifier_trial(SKEP_EXPERT_PAPER_FFN, 3);
+}
+
 static void the_row_gate_learns_when_several_rows_are_used(void **state)
 {
     (void)state;
@@ -223,6 +263,8 @@ int main(void)
         cmocka_unit_test(gradients_hold_by_document_with_experts_missing),
         cmocka_unit_test(gradients_hold_by_token_with_experts_missing),
         cmocka_unit_test(gradients_hold_across_blocks_of_attention),
+        cmocka_unit_test(gradients_hold_with_the_papers_experts),
+        cmocka_unit_test(gradients_hold_in_a_classifier),
         cmocka_unit_test(the_row_gate_learns_when_several_rows_are_used),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
