@@ -43,6 +43,7 @@ client_skep_SOURCES = \
     client/cli/cli.h \
     client/cli/credit.c \
     client/cli/daemon.c \
+    client/cli/eval.c \
     client/cli/main.c \
     client/cli/plan.c \
     client/cli/fetched.c client/cli/fetched.h \

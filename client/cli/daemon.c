@@ -102,6 +102,7 @@ static void print_status(const struct skep_json *answer)
     int64_t sent = 0;
     int64_t merged = 0;
     int64_t peers = 0;
+    const char *unit = "bits per byte";
     double loss = 0;
     double speed = 0;
     double credit = 0;
@@ -115,11 +116,14 @@ static void print_status(const struct skep_json *answer)
     (void)skep_json_get_integer(answer, "status", "updates_merged", 0, INT64_MAX, &merged, NULL);
     (void)skep_json_get_integer(answer, "status", "peers", 0, INT64_MAX, &peers, NULL);
     (void)skep_json_get_real(answer, "status", "loss", 0, 1e9, &loss, NULL);
+    (void)skep_json_get_text(answer, "status", "loss_unit", &unit, NULL);
     (void)skep_json_get_real(answer, "status", "tokens_per_s", 0, 1e18, &speed, NULL);
     (void)skep_json_get_real(answer, "status", "credit", 0, 1e18, &credit, NULL);
     printf("  project  %s\n", project);
-    printf("  round    %lld, loss %.3f bits per byte\n", (long long)round, loss);
-    printf("  trained  %lld tokens, %.0f per second\n", (long long)tokens, speed);
+    bool records = strstr(unit, "record") != NULL;
+    printf("  round    %lld, loss %.3f %s\n", (long long)round, loss, unit);
+    printf("  trained  %lld %s, %.0f per second\n", (long long)tokens,
+           records ? "records" : "tokens", speed);
     printf("  updates  %lld sent, %lld merged, credit %.6f\n", (long long)sent, (long long)merged,
            credit);
     printf("  keepers  %lld\n", (long long)peers);

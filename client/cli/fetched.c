@@ -169,6 +169,9 @@ static int open_folder(const char *folder, struct skep_fetched *model, struct sk
 int skep_fetched_find(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
                       struct skep_error *err)
 {
+    if (source->model != NULL) {
+        return open_folder(source->model, ret_model, err);
+    }
     ret_model->loop = skep_loop_new();
     int rc = open_session(source, ret_model, err);
     if (rc == 0) {
@@ -180,30 +183,36 @@ int skep_fetched_find(const struct skep_fetched_source *source, struct skep_fetc
     return rc;
 }
 
-int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
-                     struct skep_error *err)
+int skep_fetched_shards(struct skep_fetched *model, struct skep_error *err)
 {
-    if (source->model != NULL) {
-        return open_folder(source->model, ret_model, err);
+    if (model->session == NULL) {
+        return 0; /* a folder: they lie there */
     }
-    int rc = skep_fetched_find(source, ret_model, err);
-    bool again = rc == 0;
+    int rc = 0;
+    bool again = true;
     for (int attempt = 0; attempt < ATTEMPTS && again; attempt++) {
-        rc = ask_heads(ret_model, err);
+        rc = ask_heads(model, err);
         if (rc == 0) {
-            rc = fetch_all(ret_model, err);
+            rc = fetch_all(model, err);
         }
-        again = rc != 0 && ret_model->wait.done;
+        again = rc != 0 && model->wait.done;
     }
-    if (rc != 0 && ret_model->have != NULL && ret_model->wait.done && ret_model->have[0]) {
-        fprintf(stderr, "skep: %zu of %zu shards cannot be fetched (%s)\n", ret_model->missing,
-                ret_model->session->heads.count, err->text);
+    if (rc != 0 && model->have != NULL && model->wait.done && model->have[0]) {
+        fprintf(stderr, "skep: %zu of %zu shards cannot be fetched (%s)\n", model->missing,
+                model->session->heads.count, err->text);
         rc = 0;
     }
     if (rc == 0) {
-        skep_session_prune(ret_model->session, KEEP_S);
+        skep_session_prune(model->session, KEEP_S);
     }
     return rc;
+}
+
+int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
+                     struct skep_error *err)
+{
+    int rc = skep_fetched_find(source, ret_model, err);
+    return rc == 0 ? skep_fetched_shards(ret_model, err) : rc;
 }
 
 void skep_fetched_done(struct skep_fetched *model)

@@ -31,12 +31,14 @@ struct skep_fetched_source {
     const char *bootstrap; /* NULL: the daemon's */
 };
 
-/* Reads the folder, or finds keepers and fetches all shards. Experts that nobody gives are counted in `missing`; without the trunk it fails. */
-int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
-                     struct skep_error *err);
-/* Finds keepers and the manifest, and fetches nothing else. */
+/* Reads the folder's config.json, or finds keepers and the manifest: the model's shape is known, and nothing large has been fetched. */
 int skep_fetched_find(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
                       struct skep_error *err);
+/* Then fetches all shards. Experts that nobody gives are counted in `missing`; without the trunk it fails. */
+int skep_fetched_shards(struct skep_fetched *model, struct skep_error *err);
+/* Both. */
+int skep_fetched_get(const struct skep_fetched_source *source, struct skep_fetched *ret_model,
+                     struct skep_error *err);
 void skep_fetched_done(struct skep_fetched *model);
 /* The fetched shards as a model for batches of up to `batch` sequences. */
 int skep_fetched_load(const struct skep_fetched *model, uint32_t batch, struct skep_model **ret_lm,

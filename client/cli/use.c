@@ -1,5 +1,4 @@
-/* export, generate, eval: what the swarm's model is good for. */
-#include <math.h>
+/* export, generate: what the swarm's model is good for. eval.c measures it. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -12,9 +11,6 @@
 #include "common/model/train.h"
 #include "common/sys/file.h"
 #include "common/wire/json.h"
-
-#define EVAL_BATCH 8u
-#define CHUNKS_MS 600000u
 
 /* ---- export ---- */
 
@@ -30,7 +26,7 @@ static struct skep_json *config_json(const struct skep_fetched *model)
     }
     skep_json_set_text(root, "name", model->session->manifest.name);
     skep_json_set_hex(root, "project", model->session->project.bytes, SKEP_ID_SIZE);
-    skep_json_set_text(root, "kind", "lm");
+    skep_json_set_text(root, "kind", skep_model_kind_name(model->session->manifest.model.kind));
     skep_json_set_take(root, "model", skep_model_config_to_json(&model->session->manifest.model));
     skep_json_set_take(root, "versions", shards);
     return root;
@@ -184,7 +180,8 @@ int skep_cli_generate(int argc, char **argv)
         "       skep generate --model DIR --prompt TEXT ...      (DIR as skep export wrote it)\n"
         "\n"
         "Goes on from TEXT with N bytes (200) drawn at temperature T (0.8) from the most likely\n"
-        "ones that sum to P (0.95). The same seed gives the same text from the same versions.\n";
+        "ones that sum to P (0.95). The same seed gives the same text from the same versions.\n"
+        "Only an lm does that.\n";
     struct skep_fetched_source source = {0};
     struct wish wish = {.length = 200, .temperature = 0.8, .top_p = 0.95};
     const char *texts[4] = {0};
@@ -206,146 +203,18 @@ int skep_cli_generate(int argc, char **argv)
     struct skep_error err = {0};
     int rc = read_wish(texts, &wish, &err);
     if (rc == 0) {
-        rc = skep_fetched_get(&source, &model, &err);
+        rc = skep_fetched_find(&source, &model, &err);
+    }
+    if (rc == 0 && model.manifest->model.kind == SKEP_MODEL_CLASSIFIER) {
+        rc = skep_error_set(&err, SKEP_ERR_ARGUMENT,
+                            "this model is a classifier and does not generate; skep eval measures "
+                            "it");
+    }
+    if (rc == 0) {
+        rc = skep_fetched_shards(&model, &err);
     }
     if (rc == 0) {
         rc = generate(&model, &wish, &err);
-    }
-    skep_fetched_done(&model);
-    return rc == 0 ? 0 : skep_cli_fail(&err);
-}
-
-/* ---- eval ---- */
-
-/* The first `most` bytes of the held-out text. */
-static int fetch_heldout(struct skep_fetched *model, uint64_t most, struct skep_buffer *ret_text,
-                         struct skep_error *err)
-{
-    struct skep_session *session = model->session;
-    const struct skep_data_set *set = &session->manifest.heldout;
-    if (set->chunk_count == 0) {
-        return skep_error_set(err, SKEP_ERR_NOT_FOUND, "this project has no held-out text");
-    }
-    size_t count = set->chunk_count;
-    uint64_t needed = (most + session->manifest.chunk_bytes - 1) / session->manifest.chunk_bytes;
-    count = needed < count ? (size_t)needed : count;
-    size_t *places = skep_alloc(count, sizeof *places);
-    for (size_t i = 0; i < count; i++) {
-        places[i] = i;
-    }
-    model->wait = (struct skep_wait){0};
-    skep_session_fetch_chunks(session, set, places, count, skep_session_woken, &model->wait);
-    int rc = skep_session_wait(session, &model->wait, CHUNKS_MS, err);
-    for (size_t i = 0; i < count && rc == 0; i++) {
-        struct skep_buffer chunk = {0};
-        rc = skep_blobs_get(session->blobs, &set->chunks[i], &chunk, err);
-        skep_buffer_append(ret_text, chunk.data, chunk.size);
-        skep_buffer_done(&chunk);
-    }
-    if (ret_text->size > most) {
-        ret_text->size = (size_t)most;
-    }
-    free(places);
-    return rc;
-}
-
-static int read_text(const char *file, uint64_t most, struct skep_buffer *ret_text,
-                     struct skep_error *err)
-{
-    int rc = skep_file_read(file, SKEP_LIMIT_STATE_BYTES, ret_text, err);
-    if (ret_text->size > most) {
-        ret_text->size = (size_t)most;
-    }
-    return rc;
-}
-
-static int get_text(struct skep_fetched *model, const char *file, uint64_t most,
-                    struct skep_buffer *ret_text, struct skep_error *err)
-{
-    if (file != NULL) {
-        return read_text(file, most, ret_text, err);
-    }
-    if (model->session == NULL) {
-        return skep_error_set(
-            err, SKEP_ERR_ARGUMENT,
-            "--text is missing: an exported model has no held-out text, name one");
-    }
-    return fetch_heldout(model, most, ret_text, err);
-}
-
-static void print_eval(const struct skep_model_config *config, const struct skep_eval *eval)
-{
-    if (config->kind == SKEP_MODEL_CLASSIFIER) {
-        printf("accuracy=%.4f nats=%.4f records=%llu", eval->accuracy, eval->nats,
-               (unsigned long long)eval->tokens);
-    } else {
-        printf("bits_per_byte=%.4f bytes=%llu", eval->nats / log(2),
-               (unsigned long long)eval->tokens);
-    }
-}
-
-static int evaluate(struct skep_fetched *model, const char *file, uint64_t most,
-                    struct skep_error *err)
-{
-    struct skep_buffer text = {0};
-    struct skep_model *lm = NULL;
-    struct skep_eval eval = {0};
-    int rc = get_text(model, file, most, &text, err);
-    if (rc == 0) {
-        rc = skep_fetched_load(model, EVAL_BATCH, &lm, err);
-    }
-    if (rc == 0) {
-        rc = skep_eval_text(lm, text.data, text.size, &eval, err);
-    }
-    if (rc == 0) {
-        print_eval(skep_model_config(lm), &eval);
-        if (model->session != NULL) {
-            printf(" trunk_version=%llu", (unsigned long long)model->session->sealed[0].version);
-        }
-        putchar('\n');
-    }
-    skep_model_free(lm);
-    skep_buffer_done(&text);
-    return rc;
-}
-
-int skep_cli_eval(int argc, char **argv)
-{
-    static const char usage[] =
-        "usage: skep eval [--bytes N] [--text FILE] [--project ID --bootstrap HOST:PORT,...]\n"
-        "                 [--dir DONOR_DIR]\n"
-        "       skep eval --model DIR --text FILE [--bytes N]    (DIR as skep export wrote it)\n"
-        "\n"
-        "Prints bits_per_byte=... of the newest sealed model on the project's held-out text, or "
-        "on\n"
-        "FILE (its first N bytes).\n";
-    struct skep_fetched_source source = {0};
-    const char *bytes = NULL;
-    const char *file = NULL;
-    int64_t most = INT64_MAX;
-    int words = 0;
-    const struct skep_cli_option options[] = {{"--dir", &source.dir, NULL},
-                                              {"--model", &source.model, NULL},
-                                              {"--project", &source.project, NULL},
-                                              {"--bootstrap", &source.bootstrap, NULL},
-                                              {"--bytes", &bytes, NULL},
-                                              {"--text", &file, NULL},
-                                              {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words != 0) {
-        if (words != 0) {
-            fputs(usage, stderr);
-        }
-        return parsed == SKEP_CLI_HELP ? 0 : 2;
-    }
-    struct skep_fetched model = {0};
-    struct skep_error err = {0};
-    int rc = bytes != NULL ? skep_cli_integer("--bytes", bytes, 1, INT64_MAX, &most, &err) : 0;
-    if (rc == 0) {
-        rc = skep_fetched_get(&source, &model, &err);
-    }
-    if (rc == 0) {
-        rc = evaluate(&model, file, (uint64_t)most, &err);
     }
     skep_fetched_done(&model);
     return rc == 0 ? 0 : skep_cli_fail(&err);

@@ -90,13 +90,18 @@ int skep_donor_figures_read(const void *text, size_t size, struct skep_donor_fig
         return result;
     }
     const char *sentence = "";
+    const char *unit = "";
     result = skep_json_get_text(root, "status", "sentence", &sentence, err);
+    if (result == SKEP_OK) {
+        result = skep_json_get_text(root, "status", "loss_unit", &unit, err);
+    }
+    figures.records = strcmp(unit, "nats per record") == 0;
     snprintf(figures.sentence, sizeof figures.sentence, "%.150s", sentence);
     const struct {
         const char *key;
         double *to;
     } reals[] = {
-        {"loss", &figures.bits_per_byte},
+        {"loss", &figures.loss},
         {"tokens_per_s", &figures.tokens_per_s},
         {"credit", &figures.credit},
     };
@@ -162,14 +167,14 @@ struct skep_swarm_totals skep_swarm_sum(const struct skep_swarm_figures *figures
     for (size_t i = 0; i < figures->donor_count; i++) {
         const struct skep_donor_figures *donor = &figures->donors[i].donor;
         totals.tokens += donor->tokens;
-        if (figures->donors[i].running && donor->bits_per_byte > 0) {
+        if (figures->donors[i].running && donor->loss > 0) {
             totals.tokens_per_s += donor->tokens_per_s;
-            totals.bits_per_byte += donor->bits_per_byte;
+            totals.loss += donor->loss;
             training++;
         }
     }
     if (training > 0) {
-        totals.bits_per_byte /= (double)training;
+        totals.loss /= (double)training;
     }
     return totals;
 }

@@ -29,7 +29,9 @@ struct skep_keeper_figures {
 struct skep_donor_figures {
     bool known;
     char sentence[160];
-    double bits_per_byte; /* training loss of its current job; 0 before the first step */
+    double loss; /* training loss of its current job; 0 before the first step */
+    bool
+        records; /* it trains a classifier: the loss is in nats per record, else in bits per byte */
     double tokens_per_s;
     int64_t tokens;
     int64_t updates_merged;
@@ -54,8 +56,9 @@ struct skep_swarm_row {
 struct skep_swarm_figures {
     const char *project; /* text of its id, or "" */
     double elapsed_s;
-    double left_s;  /* negative: no end set */
-    double heldout; /* bits per byte of a held-out sample; 0 before the first */
+    double left_s;   /* negative: no end set */
+    bool classifier; /* the model is one, as far as its members or a measure have told */
+    double heldout;  /* bits per byte or accuracy of a held-out sample; 0 before the first */
     size_t keeper_count;
     size_t donor_count;
     struct skep_swarm_row keepers[SKEP_SWARM_MOST_KEEPERS];
@@ -70,7 +73,7 @@ struct skep_swarm_totals {
     int64_t most_donors_in_seal;
     int64_t tokens;
     double tokens_per_s;
-    double bits_per_byte; /* mean over donors that are training */
+    double loss; /* mean over donors that are training */
     double credit;
     size_t keepers_agree; /* keepers in the largest group with one state */
     size_t keepers_known;

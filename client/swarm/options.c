@@ -19,13 +19,14 @@ const char *skep_swarm_usage(void)
            "  --keepers N    1 to 16 (default 4)\n"
            "  --donors N     1 to 32 (default 3)\n"
            "  --minutes M    stop after M minutes\n"
-           "  --tokens N     stop once the donors have trained on N tokens in this run\n"
+           "  --tokens N     stop once the donors have trained on N tokens (records) in this run\n"
            "  --task FILE    publish this task file instead of the default one\n"
            "  --plain        a line per event instead of the terminal view\n"
            "\n"
            "The last line on stdout is\n"
            "  bits_per_byte=<held-out> rounds=<n> merged=<updates> donors=<n> "
-           "keepers_agree=<a>/<b>\n";
+           "keepers_agree=<a>/<b>\n"
+           "or, if the task is a classifier, accuracy=<held-out> rounds=<n> ...\n";
 }
 
 static int parse_number(const char *name, const char *text, double least, double most,

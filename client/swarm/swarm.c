@@ -23,6 +23,7 @@
 #define SAMPLE_PERIOD_MS 30000
 #define MEASURE_LIMIT_MS 600000
 #define SAMPLE_BYTES "16384"
+#define SAMPLE_RECORD_BYTES "1048576" /* a record counts as much as a byte of text, and is larger */
 
 enum swarm_phase {
     STARTING,
@@ -48,9 +49,11 @@ struct swarm {
         [SKEP_SWARM_MOST_DONORS]; /* what each donor had when it first answered; -1: not yet */
     char project[80];
     struct skep_process *tool; /* publish or eval, one at a time */
-    double tool_bits;          /* what eval printed */
+    bool tool_measured;        /* eval has printed: */
+    double tool_figure;        /* bits per byte, or accuracy */
     uint64_t sampled_ms;
-    double heldout; /* of the whole held-out text, at the end */
+    bool measured;  /* at the end, on all held-out data: */
+    double heldout; /* bits per byte, or accuracy */
     int status;
     int lock;
     char *data_path; /* absolute */
@@ -83,10 +86,15 @@ static void on_event(void *user, const char *sentence)
 static void on_tool_line(void *user, const char *line)
 {
     struct swarm *swarm = user;
-    const char *bits = strstr(line, "bits_per_byte=");
-    if (bits != NULL) {
-        swarm->tool_bits = strtod(bits + strlen("bits_per_byte="), NULL);
-    } else if (strncmp(line, "project ", 8) == 0) {
+    static const char *const names[] = {"bits_per_byte=", "accuracy="};
+    for (size_t i = 0; i < 2; i++) {
+        if (strncmp(line, names[i], strlen(names[i])) == 0) {
+            swarm->tool_figure = strtod(line + strlen(names[i]), NULL);
+            swarm->tool_measured = true;
+            swarm->figures.classifier = i == 1;
+        }
+    }
+    if (strncmp(line, "project ", 8) == 0) {
         snprintf(swarm->project, sizeof swarm->project, "%.64s", line + 8);
     }
 }
@@ -233,8 +241,8 @@ static void on_sampled(void *user, int status)
 {
     struct swarm *swarm = user;
     tool_over(swarm);
-    if (status == 0 && swarm->tool_bits > 0) {
-        swarm->figures.heldout = swarm->tool_bits;
+    if (status == 0 && swarm->tool_measured) {
+        swarm->figures.heldout = swarm->tool_figure;
     }
 }
 
@@ -255,9 +263,12 @@ static void on_exported(void *user, int status)
     struct swarm *swarm = user;
     tool_over(swarm);
     if (status == 0) {
-        skep_swarm_view_event(swarm->view, "the model lies in %s/model; let it write with",
-                              swarm->options.dir);
-        skep_swarm_view_event(swarm->view, "  skep generate --model %s/model --prompt \"And \"",
+        bool lm = !swarm->figures.classifier;
+        skep_swarm_view_event(swarm->view, "the model lies in %s/model; %s with",
+                              swarm->options.dir, lm ? "let it write" : "measure it");
+        skep_swarm_view_event(swarm->view,
+                              lm ? "  skep generate --model %s/model --prompt \"And \""
+                                 : "  skep eval --model %s/model --images FILE --labels FILE",
                               swarm->options.dir);
     } else {
         skep_swarm_view_event(swarm->view, "the model could not be exported; see %s/log",
@@ -287,11 +298,12 @@ static void on_measured(void *user, int status)
 {
     struct swarm *swarm = user;
     tool_over(swarm);
-    if (status == 0 && swarm->tool_bits > 0) {
-        swarm->heldout = swarm->tool_bits;
-        swarm->figures.heldout = swarm->tool_bits;
+    if (status == 0 && swarm->tool_measured) {
+        swarm->heldout = swarm->tool_figure;
+        swarm->measured = true;
+        swarm->figures.heldout = swarm->tool_figure;
     } else {
-        skep_swarm_view_event(swarm->view, "the held-out text could not be measured; see %s/log",
+        skep_swarm_view_event(swarm->view, "the held-out data could not be measured; see %s/log",
                               swarm->options.dir);
         swarm->status = swarm->status == 0 ? 1 : swarm->status;
     }
@@ -307,7 +319,7 @@ static void run_eval(struct swarm *swarm, const char *bytes, skep_process_exit o
     const char *words[] = {"eval",        "--project", swarm->project,
                            "--bootstrap", addresses,   bytes == NULL ? NULL : "--bytes",
                            bytes,         NULL};
-    swarm->tool_bits = 0;
+    swarm->tool_measured = false;
     if (run_tool(swarm, words, on_exit) != SKEP_OK && swarm->phase == MEASURING) {
         swarm->status = 1;
         skep_swarm_stop_keepers(swarm->members);
@@ -328,6 +340,7 @@ static uint64_t tokens_of_this_run(struct swarm *swarm)
     int64_t tokens = 0;
     for (size_t i = 0; i < swarm->figures.donor_count; i++) {
         const struct skep_donor_figures *donor = &swarm->figures.donors[i].donor;
+        swarm->figures.classifier = swarm->figures.classifier || donor->records;
         if (swarm->tokens_before[i] < 0 && donor->known) {
             swarm->tokens_before[i] = donor->tokens;
         }
@@ -352,7 +365,7 @@ static void tick_running(struct swarm *swarm, uint64_t now)
     } else if (swarm->tool == NULL && totals.round > 0 &&
                now - swarm->sampled_ms > SAMPLE_PERIOD_MS) {
         swarm->sampled_ms = now;
-        run_eval(swarm, SAMPLE_BYTES, on_sampled);
+        run_eval(swarm, swarm->figures.classifier ? SAMPLE_RECORD_BYTES : SAMPLE_BYTES, on_sampled);
     }
 }
 
@@ -486,11 +499,12 @@ static int swarm_open(struct swarm *swarm, struct skep_error *err)
 static void print_result(const struct swarm *swarm)
 {
     struct skep_swarm_totals totals = skep_swarm_sum(&swarm->figures);
-    char bits[16] = "-";
-    if (swarm->heldout > 0) {
-        snprintf(bits, sizeof bits, "%.4f", swarm->heldout);
+    char heldout[16] = "-";
+    if (swarm->measured) {
+        snprintf(heldout, sizeof heldout, "%.4f", swarm->heldout);
     }
-    printf("bits_per_byte=%s rounds=%lld merged=%lld donors=%lld keepers_agree=%zu/%zu\n", bits,
+    printf("%s=%s rounds=%lld merged=%lld donors=%lld keepers_agree=%zu/%zu\n",
+           swarm->figures.classifier ? "accuracy" : "bits_per_byte", heldout,
            (long long)totals.round, (long long)totals.merged, (long long)totals.donors,
            totals.keepers_agree, swarm->figures.keeper_count);
     fflush(stdout);

@@ -71,13 +71,28 @@ void skep_swarm_view_event(struct skep_swarm_view *view, const char *format, ...
     memcpy(view->events[EVENT_LINES - 1], line, sizeof line);
 }
 
-static void format_bits(double bits, char to[16])
+static void format_figure(double figure, char to[16])
 {
-    if (bits > 0) {
-        snprintf(to, 16, "%.3f", bits);
+    if (figure > 0) {
+        snprintf(to, 16, "%.3f", figure);
     } else {
         snprintf(to, 16, "-");
     }
+}
+
+/* What the figures are of. */
+struct words {
+    const char *loss;
+    const char *long_loss;
+    const char *measure; /* of the held-out data, if it is another */
+    const char *tokens;
+};
+
+static const struct words *words_of(const struct skep_swarm_figures *figures)
+{
+    static const struct words lm = {"bits/byte", "bits per byte", "", "tokens"};
+    static const struct words classifier = {"nats", "nats per record", " accuracy", "records"};
+    return figures->classifier ? &classifier : &lm;
 }
 
 static void show_line(struct skep_swarm_view *view, const struct skep_swarm_figures *figures,
@@ -87,15 +102,16 @@ static void show_line(struct skep_swarm_view *view, const struct skep_swarm_figu
     if (totals->round == view->last_round && !due) {
         return;
     }
+    const struct words *words = words_of(figures);
     char training[16];
     char heldout[16];
-    format_bits(totals->bits_per_byte, training);
-    format_bits(figures->heldout, heldout);
-    printf("%5.0f s  round %lld  bits/byte %s (held-out %s)  %.0f tokens/s  tokens %lld  "
-           "merged %lld  credit %.3f  keepers %zu/%zu\n",
-           figures->elapsed_s, (long long)totals->round, training, heldout, totals->tokens_per_s,
-           (long long)totals->tokens, (long long)totals->merged, totals->credit,
-           totals->keepers_agree, figures->keeper_count);
+    format_figure(totals->loss, training);
+    format_figure(figures->heldout, heldout);
+    printf("%5.0f s  round %lld  %s %s (held-out%s %s)  %.0f %s/s  %s %lld  merged %lld  "
+           "credit %.3f  keepers %zu/%zu\n",
+           figures->elapsed_s, (long long)totals->round, words->loss, training, words->measure,
+           heldout, totals->tokens_per_s, words->tokens, words->tokens, (long long)totals->tokens,
+           (long long)totals->merged, totals->credit, totals->keepers_agree, figures->keeper_count);
     fflush(stdout);
     view->last_round = totals->round;
     view->last_s = figures->elapsed_s;
@@ -104,10 +120,11 @@ static void show_line(struct skep_swarm_view *view, const struct skep_swarm_figu
 static void draw_head(const struct skep_swarm_figures *figures,
                       const struct skep_swarm_totals *totals)
 {
+    const struct words *words = words_of(figures);
     char training[16];
     char heldout[16];
-    format_bits(totals->bits_per_byte, training);
-    format_bits(figures->heldout, heldout);
+    format_figure(totals->loss, training);
+    format_figure(figures->heldout, heldout);
     attron(A_BOLD);
     mvprintw(0, 0, "Skep: a swarm on this machine");
     attroff(A_BOLD);
@@ -116,11 +133,11 @@ static void draw_head(const struct skep_swarm_figures *figures,
         printw(", %.0f s left", figures->left_s);
     }
     printw("   Ctrl-C stops");
-    mvprintw(3, 0, "round %-8lld bits per byte %-8s held-out %-8s tokens/s %-8.0f",
-             (long long)totals->round, training, heldout, totals->tokens_per_s);
-    mvprintw(4, 0,
-             "updates merged %-8lld credit %-10.3f tokens %-10lld keepers in agreement %zu/%zu",
-             (long long)totals->merged, totals->credit, (long long)totals->tokens,
+    mvprintw(3, 0, "round %-8lld %s %-8s held-out%s %-8s %s/s %-8.0f", (long long)totals->round,
+             words->long_loss, training, words->measure, heldout, words->tokens,
+             totals->tokens_per_s);
+    mvprintw(4, 0, "updates merged %-8lld credit %-10.3f %s %-10lld keepers in agreement %zu/%zu",
+             (long long)totals->merged, totals->credit, words->tokens, (long long)totals->tokens,
              totals->keepers_agree, figures->keeper_count);
 }
 
@@ -147,9 +164,10 @@ static int draw_keepers(const struct skep_swarm_figures *figures, int line)
 
 static int draw_donors(const struct skep_swarm_figures *figures, int line)
 {
+    const struct words *words = words_of(figures);
     attron(A_UNDERLINE);
-    mvprintw(line++, 0, "%-10s %9s %9s %7s %9s %6s  %s", "donor", "bits/byte", "tokens/s", "merged",
-             "credit", "peers", "what it does");
+    mvprintw(line++, 0, "%-10s %9s %7s/s %7s %9s %6s  %s", "donor", words->loss, words->tokens,
+             "merged", "credit", "peers", "what it does");
     attroff(A_UNDERLINE);
     for (size_t i = 0; i < figures->donor_count; i++) {
         const struct skep_swarm_row *row = &figures->donors[i];
@@ -158,9 +176,9 @@ static int draw_donors(const struct skep_swarm_figures *figures, int line)
             mvprintw(line++, 0, "%-10s %s", row->name, row->running ? "starting" : "not running");
             continue;
         }
-        char bits[16];
-        format_bits(donor->bits_per_byte, bits);
-        mvprintw(line++, 0, "%-10s %9s %9.0f %7lld %9.3f %6lld  ", row->name, bits,
+        char loss[16];
+        format_figure(donor->loss, loss);
+        mvprintw(line++, 0, "%-10s %9s %9.0f %7lld %9.3f %6lld  ", row->name, loss,
                  donor->tokens_per_s, (long long)donor->updates_merged, donor->credit,
                  (long long)donor->peers);
         int left = COLS - getcurx(stdscr);
