@@ -14,6 +14,7 @@
 #include "common/sys/file.h"
 #include "server/agreement.h"
 #include "server/api/api.h"
+#include "server/experts.h"
 #include "server/peers.h"
 #include "server/project.h"
 #include "server/sync.h"
@@ -214,6 +215,9 @@ static int open_all(struct skep_host *host, struct skep_error *err)
     host->sync = skep_sync_new(host);
     result = skep_project_load_all(host, err);
     if (result == SKEP_OK) {
+        result = skep_remote_open(host, &host->remote, err);
+    }
+    if (result == SKEP_OK) {
         result = open_server(host, err);
     }
     if (result == SKEP_OK) {
@@ -286,6 +290,7 @@ void skep_host_close(struct skep_host *host)
     if (host->directory != NULL) {
         skep_directory_close(host->directory);
     }
+    skep_remote_close(host->remote);
     if (host->server != NULL) {
         skep_http_server_close(host->server);
     }

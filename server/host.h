@@ -30,6 +30,7 @@
 struct skep_agreement;
 struct skep_peers;
 struct skep_project;
+struct skep_remote;
 struct skep_sync;
 
 /* Parts are made by their own modules and are NULL until then. */
@@ -50,6 +51,7 @@ struct skep_host {
     struct skep_peers *peers;
     struct skep_agreement *agreement;
     struct skep_sync *sync;
+    struct skep_remote *remote; /* NULL with --remote-threads 0 */
     struct skep_project *projects[SKEP_LIMIT_PROJECTS];
     size_t project_count;
     struct skep_rng rng; /* whom to ask: nothing that matters hangs on it */

@@ -5,6 +5,7 @@ server_libskep_server_a_SOURCES = \
     server/api/about.c server/api/api.h \
     server/api/blobs.c \
     server/api/directory.c \
+    server/api/experts.c \
     server/api/messages.c \
     server/api/projects.c \
     server/api/reply.c server/api/reply.h \
@@ -13,6 +14,10 @@ server_libskep_server_a_SOURCES = \
     server/api/updates.c \
     server/api/versions.c \
     server/catch-up.c server/catch-up.h \
+    server/experts.c server/experts.h \
+    server/experts-pass.c server/experts-pass.h \
+    server/experts-queue.c server/experts-queue.h \
+    server/experts-sessions.c server/experts-sessions.h \
     server/host.c server/host.h \
     server/intake.c server/intake.h \
     server/options.c server/options.h \

@@ -16,6 +16,9 @@ enum option_number {
     OPTION_NO_DHT,
     OPTION_OPEN,
     OPTION_PROJECT,
+    OPTION_REMOTE_THREADS,
+    OPTION_REMOTE_BATCH,
+    OPTION_REMOTE_MEMORY,
     OPTION_VERBOSE,
     OPTION_HELP,
     OPTION_VERSION,
@@ -31,6 +34,9 @@ static const struct option known_options[] = {
     {"no-dht", no_argument, NULL, OPTION_NO_DHT},
     {"open", no_argument, NULL, OPTION_OPEN},
     {"project", required_argument, NULL, OPTION_PROJECT},
+    {"remote-threads", required_argument, NULL, OPTION_REMOTE_THREADS},
+    {"remote-batch", required_argument, NULL, OPTION_REMOTE_BATCH},
+    {"remote-memory", required_argument, NULL, OPTION_REMOTE_MEMORY},
     {"verbose", no_argument, NULL, OPTION_VERBOSE},
     {"help", no_argument, NULL, OPTION_HELP},
     {"version", no_argument, NULL, OPTION_VERSION},
@@ -57,6 +63,10 @@ const char *skep_options_help(void)
            "  --no-dht              start no DHT node\n"
            "  --open                take any project that names this keeper (the default)\n"
            "  --project ID          take only this project\n"
+           "  --remote-threads N    threads that compute experts for callers (default 1; 0: none)\n"
+           "  --remote-batch N      most rows of one expert computed at once (default 2048)\n"
+           "  --remote-memory MIB   most memory for gradients of callers, and as much for weights\n"
+           "                        (default 512)\n"
            "  --verbose             log more\n"
            "  --help, --version\n"
            "\n"
@@ -124,6 +134,38 @@ static int parse_project(const char *text, struct skep_options *options, struct 
     return SKEP_OK;
 }
 
+static int parse_number(const char *option, const char *text, long least, long most,
+                        long *ret_number, struct skep_error *err)
+{
+    char *end = NULL;
+    long number = strtol(text, &end, 10);
+    if (*text == '\0' || *end != '\0' || number < least || number > most) {
+        return skep_error_set(err, SKEP_ERR_ARGUMENT,
+                              "--%s is \"%.40s\"; it must be a number from %ld to %ld", option,
+                              text, least, most);
+    }
+    *ret_number = number;
+    return SKEP_OK;
+}
+
+static int parse_remote(int option, const char *text, struct skep_options *options,
+                        struct skep_error *err)
+{
+    long number = 0;
+    int result = SKEP_OK;
+    if (option == OPTION_REMOTE_THREADS) {
+        result = parse_number("remote-threads", text, 0, 256, &number, err);
+        options->remote_threads = (unsigned)number;
+    } else if (option == OPTION_REMOTE_BATCH) {
+        result = parse_number("remote-batch", text, 1, 65536, &number, err);
+        options->remote_batch = (size_t)number;
+    } else {
+        result = parse_number("remote-memory", text, 1, 1 << 20, &number, err);
+        options->remote_memory = (size_t)number << 20;
+    }
+    return result;
+}
+
 static int parse_one(int number, char **argv, struct skep_options *options, struct skep_error *err)
 {
     switch (number) {
@@ -149,6 +191,10 @@ static int parse_one(int number, char **argv, struct skep_options *options, stru
         return SKEP_OK;
     case OPTION_PROJECT:
         return parse_project(optarg, options, err);
+    case OPTION_REMOTE_THREADS:
+    case OPTION_REMOTE_BATCH:
+    case OPTION_REMOTE_MEMORY:
+        return parse_remote(number, optarg, options, err);
     case OPTION_VERBOSE:
         options->verbose = true;
         return SKEP_OK;
@@ -189,7 +235,10 @@ static int check_options(const struct skep_options *options, struct skep_error *
 int skep_options_parse(int argc, char **argv, struct skep_options *ret_options,
                        struct skep_error *err)
 {
-    struct skep_options options = {.dht = true};
+    struct skep_options options = {.dht = true,
+                                   .remote_threads = SKEP_OPTION_REMOTE_THREADS,
+                                   .remote_batch = SKEP_OPTION_REMOTE_BATCH,
+                                   .remote_memory = (size_t)SKEP_OPTION_REMOTE_MIB << 20};
     optind = 1;
     opterr = 0;
     for (;;) {

@@ -13,6 +13,9 @@
 #include "common/discovery/directory.h"
 
 #define SKEP_OPTION_PEERS 64u
+#define SKEP_OPTION_REMOTE_THREADS 1u
+#define SKEP_OPTION_REMOTE_BATCH 2048u
+#define SKEP_OPTION_REMOTE_MIB 512u
 
 enum skep_options_wish {
     SKEP_WISH_RUN,
@@ -34,6 +37,9 @@ struct skep_options {
     size_t peer_count;
     bool only_project; /* take no project but `project` */
     struct skep_project_id project;
+    unsigned remote_threads; /* 0: no remote mode (experts.h) */
+    size_t remote_batch;     /* rows */
+    size_t remote_memory;    /* bytes */
     bool verbose;
 };
 

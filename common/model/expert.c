@@ -59,12 +59,14 @@ static void begin(const struct skep_ops *ops, skep_real beta, size_t count, skep
     }
 }
 
-/* y = x w^T + bias */
+/* y = x w^T + bias; nothing if y is NULL */
 static void linear(const struct skep_ops *ops, struct skep_linear shape, const skep_real *x,
                    const skep_real *w, const skep_real *bias, skep_real *y)
 {
-    ops->rows_set((struct skep_rows){shape.rows, shape.outputs, NULL}, bias, y);
-    skep_linear_forward(ops, shape, x, w, 1, y);
+    if (y != NULL) {
+        ops->rows_set((struct skep_rows){shape.rows, shape.outputs, NULL}, bias, y);
+        skep_linear_forward(ops, shape, x, w, 1, y);
+    }
 }
 
 /* The tensors of an ffn inside its flat array, layout order; and what it keeps. */

@@ -37,7 +37,7 @@ size_t skep_expert_scratch(struct skep_expert_shape shape, size_t rows);
 /* Floating-point operations of one row, forward only; backward takes twice that. */
 uint64_t skep_expert_flops(struct skep_expert_shape shape);
 
-/* y [rows.count, d] is written; rows.dim is d. */
+/* y [rows.count, d] is written; rows.dim is d. y NULL: only `work` is wanted, for a way back (that saves the last product). */
 void skep_expert_forward(const struct skep_ops *ops, struct skep_expert_shape shape,
                          const skep_real *parameters, struct skep_rows rows, const skep_real *x,
                          skep_real *work, skep_real *y);

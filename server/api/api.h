@@ -10,6 +10,9 @@
 #include "server/host.h"
 #include "server/project.h"
 
+/* The status that a handler leaves in its reply when it holds the exchange and answers later. */
+#define SKEP_API_LATER 0
+
 /* The server's handler; user is the host. */
 void skep_api_handle(void *user, const struct skep_http_exchange *exchange,
                      struct skep_http_reply *reply);
@@ -46,5 +49,9 @@ SKEP_API_HANDLER(skep_api_get_update);
 SKEP_API_HANDLER(skep_api_put_blob);
 SKEP_API_HANDLER(skep_api_get_blob);
 SKEP_API_HANDLER(skep_api_post_messages);
+SKEP_API_HANDLER(skep_api_post_expert_session);
+SKEP_API_HANDLER(skep_api_post_expert_forward);
+SKEP_API_HANDLER(skep_api_post_expert_backward);
+SKEP_API_HANDLER(skep_api_post_expert_updates);
 
 #endif

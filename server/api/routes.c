@@ -20,6 +20,10 @@ static const struct skep_route_entry routes[] = {
     {"GET", "/v1/projects/{project}/shards/{shard}/versions/{version}/state", skep_api_get_state},
     {"POST", "/v1/projects/{project}/updates", skep_api_post_update},
     {"POST", "/v1/projects/{project}/messages", skep_api_post_messages},
+    {"POST", "/v1/projects/{project}/experts/forward", skep_api_post_expert_forward},
+    {"POST", "/v1/projects/{project}/experts/backward", skep_api_post_expert_backward},
+    {"POST", "/v1/projects/{project}/experts/sessions", skep_api_post_expert_session},
+    {"POST", "/v1/projects/{project}/experts/updates", skep_api_post_expert_updates},
     {"GET", "/v1/updates/{hash}", skep_api_get_update},
     {"GET", "/v1/blobs/{hash}", skep_api_get_blob},
     {"PUT", "/v1/blobs/{hash}", skep_api_put_blob},
@@ -84,6 +88,11 @@ void skep_api_handle(void *user, const struct skep_http_exchange *exchange,
             err.code = (enum skep_err)result;
             skep_reply_error(reply, skep_reply_status_of(err.code), &err);
         }
+    }
+    if (reply->status == SKEP_API_LATER) {
+        skep_log(SKEP_LOG_DEBUG, "%s %s %s waits", exchange->peer, exchange->method,
+                 exchange->path);
+        return;
     }
     skep_log(reply->status >= 500 ? SKEP_LOG_WARNING : SKEP_LOG_DEBUG, "%s %s %s: %d%s%s",
              exchange->peer != NULL ? exchange->peer : "-", exchange->method, exchange->path,

@@ -1,8 +1,11 @@
 #!/usr/bin/python3
 """The keeper against its description: every path and status of schemas/openapi.yaml that a client can provoke is asked for and the answer held against
 the schema; every path the keeper answers is in the description. Prints TAP."""
+import json
 import os
+import struct
 import sys
+import time
 
 import jsonschema
 import yaml
@@ -48,6 +51,35 @@ def ask(method, path, status, body=None, query="", headers=None, **values):
     return answer
 
 
+def ask_for_experts(nothing):
+    """One row through one expert and back, and the update it gives."""
+    experts = "/v1/projects/{project}/experts/"
+    key = skep.Key()
+    keeper = ask("GET", "/v1/health", 200).json()["keeper"]
+    statement = {"project": swarm.project, "keeper": keeper, "caller": key.id, "time_s": int(time.time()), "nonce": "cd" * 32}
+    envelope = key.envelope("application/vnd.skep.caller+json", statement)
+    token = ask("POST", experts + "sessions", 201, body=envelope).json()["token"]
+    session = {"Authorization": f"Bearer {token}"}
+    ask("POST", experts + "sessions", 409, body=envelope)
+    ask("POST", experts + "sessions", 400, body="{}")
+    row = struct.pack("<32f", *range(32))
+
+    def body(*names):
+        header = json.dumps({name: {"dtype": "F32", "shape": [1, 32], "data_offsets": [128 * i, 128 * i + 128]}
+                             for i, name in enumerate(names)}).encode()
+        return struct.pack("<Q", len(header)) + header + row * len(names)
+
+    ask("POST", experts + "forward", 200, body=body("ffn.0.0.0"))
+    ask("POST", experts + "forward", 400, body=body("trunk"))
+    ask("POST", experts + "forward", 404, body=body("ffn.0.0.0"), project=nothing)
+    ask("POST", experts + "backward", 200, body=body("ffn.0.0.0.x", "ffn.0.0.0.dy"), headers=session)
+    ask("POST", experts + "backward", 401, body=body("ffn.0.0.0.x", "ffn.0.0.0.dy"))
+    ask("POST", experts + "backward", 404, body=body("ffn.0.0.9.x", "ffn.0.0.9.dy"), headers=session)
+    assert ask("POST", experts + "updates", 200, body={"shards": ["ffn.0.0.0"]}, headers=session).json()["updates"]
+    ask("POST", experts + "updates", 401, body={"shards": ["ffn.0.0.0"]})
+    ask("POST", experts + "updates", 400, body="[", headers=session)
+
+
 @tap.case
 def every_answer_fits_its_description():
     skep.wait("a sealed version", lambda: swarm.versions(0) >= 1)
@@ -80,7 +112,7 @@ def every_answer_fits_its_description():
     ask("GET", "/v1/projects/{project}/receipts", 400, query="?donor=me")
     ask("POST", "/v1/projects/{project}/updates", 400, body=b"x")
     ask("GET", "/v1/updates/{hash}", 404, hash=nothing)
-    import base64, json
+    import base64
     chunk = json.loads(base64.b64decode(manifest.json()["payload"]))["train"]["chunks"][0]
     data = ask("GET", "/v1/blobs/{hash}", 200, hash=chunk)
     ask("GET", "/v1/blobs/{hash}", 206, hash=chunk, headers={"Range": "bytes=1-2"})
@@ -88,6 +120,7 @@ def every_answer_fits_its_description():
     ask("PUT", "/v1/blobs/{hash}", 200, hash=chunk, body=data.body)
     ask("PUT", "/v1/blobs/{hash}", 400, hash=chunk, body=b"x")
     ask("PUT", "/v1/blobs/{hash}", 403, hash=skep.sha256(b"x"), body=b"x")
+    ask_for_experts(nothing)
     ask("POST", "/v1/projects/{project}/messages", 200, body={"messages": []})
     ask("POST", "/v1/projects/{project}/messages", 400, body="[")
 

@@ -32,6 +32,30 @@ static void a_folder_and_an_address_are_enough(void **state)
     assert_true(options.dht);
     assert_false(options.dht_port_given);
     assert_false(options.only_project);
+    assert_int_equal(options.remote_threads, 1);
+    assert_int_equal(options.remote_batch, 2048);
+    assert_int_equal(options.remote_memory, 512 << 20);
+}
+
+static void the_remote_mode_is_bounded_as_asked(void **state)
+{
+    (void)state;
+    struct skep_options options;
+    const char *const words[] = {"--dir",
+                                 "d",
+                                 "--listen",
+                                 "127.0.0.1:5",
+                                 "--remote-batch",
+                                 "7",
+                                 "--remote-memory",
+                                 "3",
+                                 "--remote-threads",
+                                 "0",
+                                 NULL};
+    assert_int_equal(parse(words, &options, NULL), SKEP_OK);
+    assert_int_equal(options.remote_threads, 0);
+    assert_int_equal(options.remote_batch, 7);
+    assert_int_equal(options.remote_memory, 3 << 20);
 }
 
 static void peers_may_be_repeated(void **state)
@@ -62,6 +86,9 @@ static void what_makes_no_sense_is_refused_by_name(void **state)
         {{"--dht-port", "70000", NULL}, "70000"},
         {{"--peer", "127.0.0.1:0", NULL}, "--peer"},
         {{"--project", "abc", NULL}, "abc"},
+        {{"--remote-threads", "-1", NULL}, "--remote-threads"},
+        {{"--remote-batch", "0", NULL}, "from 1 to"},
+        {{"--remote-memory", "lots", NULL}, "lots"},
         {{"--wings", NULL}, "--wings"},
         {{"word", NULL}, "word"},
     };
@@ -86,6 +113,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_folder_and_an_address_are_enough),
+        cmocka_unit_test(the_remote_mode_is_bounded_as_asked),
         cmocka_unit_test(peers_may_be_repeated),
         cmocka_unit_test(what_makes_no_sense_is_refused_by_name),
         cmocka_unit_test(help_needs_nothing_else),
