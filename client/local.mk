@@ -14,6 +14,8 @@ client_libskep_client_a_SOURCES = \
     client/cli/dataset.c client/cli/dataset.h \
     client/cli/split.c client/cli/split.h \
     client/network/data.c \
+    client/network/experts.c client/network/experts.h client/network/experts-internal.h \
+    client/network/experts-update.c \
     client/network/fetch.c client/network/fetch.h \
     client/network/heads.c client/network/heads.h \
     client/network/peers.c client/network/peers.h \

@@ -30,7 +30,8 @@ struct transfer {
     char *where; /* HOST:PORT, for sentences */
     char *method;
     char *range;
-    uint8_t *body;
+    const uint8_t *body;
+    uint8_t *body_copy; /* NULL if the sender keeps it */
     size_t body_size;
     char pin[PIN_TEXT_SIZE]; /* empty: none */
     bool plain;
@@ -106,8 +107,12 @@ static void copy_body(struct transfer *transfer, const struct skep_http_request 
     if (request->body == NULL) {
         return;
     }
-    transfer->body = skep_alloc(request->body_size, 1);
-    memcpy(transfer->body, request->body, request->body_size);
+    transfer->body = request->body;
+    if (!request->body_stays) {
+        transfer->body_copy = skep_alloc(request->body_size, 1);
+        memcpy(transfer->body_copy, request->body, request->body_size);
+        transfer->body = transfer->body_copy;
+    }
     transfer->body_size = request->body_size;
     char *header = skep_format("Content-Type: %s", type);
     transfer->headers = curl_slist_append(transfer->headers, header);
@@ -154,7 +159,7 @@ static void transfer_free(struct transfer *transfer)
 {
     curl_slist_free_all(transfer->headers);
     skep_http_answer_done(&transfer->answer);
-    free(transfer->body);
+    free(transfer->body_copy);
     free(transfer->range);
     free(transfer->method);
     free(transfer->where);

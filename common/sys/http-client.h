@@ -28,7 +28,8 @@ struct skep_http_request {
     const char *authorization;   /* value of that header; NULL for none */
     const void *body;            /* copied; NULL for none */
     size_t body_size;
-    bool ranged; /* ask for bytes range_first .. range_last (inclusive) */
+    bool body_stays; /* the body is not copied: it stays where it is until the callback */
+    bool ranged;     /* ask for bytes range_first .. range_last (inclusive) */
     uint64_t range_first;
     uint64_t range_last;
     uint64_t
@@ -53,7 +54,7 @@ typedef void (*skep_http_callback)(void *user, int result, const struct skep_htt
 struct skep_http_client *skep_http_client_new(struct skep_loop *loop, unsigned parallel);
 /* Cancels what runs (callbacks come with SKEP_ERR_CANCELLED) and frees. */
 void skep_http_client_free(struct skep_http_client *client);
-/* Starts a request; `request` and all it points to are copied. The callback comes exactly once and never from inside this call;
+/* Starts a request; `request` and all it points to are copied (the body unless it stays). The callback comes exactly once and never from inside this call;
  * it may send again (except after SKEP_ERR_CANCELLED), but not free the client. */
 void skep_http_send(struct skep_http_client *client, const struct skep_http_request *request,
                     skep_http_callback callback, void *user);
