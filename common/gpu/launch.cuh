@@ -5,11 +5,12 @@
  *   one warp works on one row, its lanes side by side along the row: lane j takes columns j, j + 32, j + 64...
  *   a warp that is done with its row takes the row `all warps` further on, so any grid and any block (of whole warps) is right
  *
- * Neighbouring lanes read neighbouring values, sums along a row are shuffles within the warp and need no shared memory, and a row's result
- * does not depend on how many warps there are: a job gives the same bits on every run. Floats are never added by atomics.
+ * Neighbouring lanes read neighbouring values, and sums along a row are shuffles within the warp and need no shared memory. No result depends
+ * on how many warps there are, sums over rows (columns.cuh, values.cu) included, and floats are never added by atomics: a job gives the
+ * same bits on every run.
  *
- * With SKEP_GPU_EMULATED the same kernels are C++ for the CPU, and tests/gpu/emulator.h, included before, stands for CUDA: so indexing, barriers and
- * formulas are tested where no device is.
+ * With SKEP_GPU_EMULATED the same kernels are C++ for the CPU, and tests/gpu/emulator.h, included before, stands for CUDA: so
+ * indexing, barriers and formulas are tested where no device is.
  */
 #ifndef SKEP_GPU_LAUNCH_CUH
 #define SKEP_GPU_LAUNCH_CUH
@@ -21,9 +22,8 @@
 
 #ifndef SKEP_GPU_EMULATED
 #include <cuda_runtime.h>
-#endif
-
 #define LANES 32u
+#endif
 #define ALL_LANES 0xffffffffu
 
 /* ---- seen from a kernel ---- */

@@ -3,11 +3,7 @@
 #include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <sys/mman.h>
 #include <ucontext.h>
-#include <unistd.h>
-
-#include <map>
 
 #include "tests/gpu/emulated.h"
 #include "tests/gpu/emulator-state.h"
@@ -23,9 +19,8 @@
 #include <sanitizer/common_interface_defs.h>
 #endif
 
-#define WARP 32u
 #define STACK ((size_t)256 << 10)
-#define MOST_THREADS 96u
+#define MOST_THREADS 24u
 
 struct emulated_index threadIdx;
 struct emulated_index blockIdx;
@@ -56,8 +51,8 @@ static size_t scheduler_stack_size;
 static const std::function<void()> *running;
 static size_t progress; /* barriers passed and threads ended */
 static struct barrier block_barrier;
-static struct barrier warp_barriers[MOST_THREADS / WARP];
-static uint64_t places[MOST_THREADS / WARP][2][WARP];
+static struct barrier warp_barriers[MOST_THREADS / LANES];
+static uint64_t places[MOST_THREADS / LANES][2][LANES];
 static unsigned place_turn[MOST_THREADS];
 
 /* AddressSanitizer wants to know whose stack is in use. */
@@ -129,9 +124,9 @@ const uint64_t *skep_emulated_exchange(uint64_t mine)
 {
     /* Two sets of places in turn: one is read while the next is written. */
     unsigned which = place_turn[threadIdx.x]++ % 2;
-    uint64_t *set = places[threadIdx.x / WARP][which];
-    set[threadIdx.x % WARP] = mine;
-    wait_at(&warp_barriers[threadIdx.x / WARP]);
+    uint64_t *set = places[threadIdx.x / LANES][which];
+    set[threadIdx.x % LANES] = mine;
+    wait_at(&warp_barriers[threadIdx.x / LANES]);
     return set;
 }
 
@@ -160,7 +155,7 @@ static void run_block(void)
     for (unsigned i = 0; i < count; i++) {
         prepare_fiber(i);
         place_turn[i] = 0;
-        warp_barriers[i / WARP] = {WARP, 0, 0};
+        warp_barriers[i / LANES] = {LANES, 0, 0};
     }
     while (done < count) {
         size_t before = progress;
@@ -186,7 +181,7 @@ void skep_emulate(const std::function<void()> &kernel)
     static const struct {
         unsigned blocks;
         unsigned threads;
-    } SHAPES[] = {{1, 32}, {2, 64}, {3, 96}, {5, 32}};
+    } SHAPES[] = {{1, 8}, {2, 16}, {3, 24}, {5, 8}};
     static size_t launch;
     size_t shape = launch++ % (sizeof SHAPES / sizeof SHAPES[0]);
     if (!skep_emulated_present()) {

@@ -21,6 +21,9 @@
 
 /* ---- seen from a kernel ---- */
 
+#define LANES                                                                                      \
+    8u /* of a warp: fewer than a device's 32, because each costs switches between fibers; the kernels take any power of 2 */
+
 #define __global__
 #define __device__
 #define __shared__ static /* blocks run one after another */
@@ -34,8 +37,8 @@ extern struct emulated_index blockDim;
 extern struct emulated_index gridDim;
 
 void __syncthreads(void);
-/* Lets the lanes of a warp show each other eight bytes: puts `mine` into this lane's place and returns all 32 places, good until the
- * next call. */
+/* Lets the lanes of a warp show each other eight bytes: puts `mine` into this lane's place and returns all places, good until the next
+ * call. */
 const uint64_t *skep_emulated_exchange(uint64_t mine);
 
 template <typename Number>
@@ -45,7 +48,7 @@ static inline Number __shfl_xor_sync(unsigned mask, Number value, unsigned apart
     uint64_t bits = 0;
     (void)mask;
     memcpy(&bits, &value, sizeof value);
-    memcpy(&value, &skep_emulated_exchange(bits)[(threadIdx.x % 32) ^ apart], sizeof value);
+    memcpy(&value, &skep_emulated_exchange(bits)[(threadIdx.x % LANES) ^ apart], sizeof value);
     return value;
 }
 
@@ -54,7 +57,7 @@ static inline unsigned __ballot_sync(unsigned mask, bool vote)
     unsigned votes = 0;
     (void)mask;
     const uint64_t *all = skep_emulated_exchange(vote);
-    for (unsigned i = 0; i < 32; i++) {
+    for (unsigned i = 0; i < LANES; i++) {
         votes |= (unsigned)all[i] << i;
     }
     return votes;

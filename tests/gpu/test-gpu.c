@@ -1,27 +1,14 @@
-/*
- * The GPU of this machine through the checks that every table has to pass, and the same bits from the same work. Where there is none: "skipped"
- * and why, with exit status 77, or as a plan of no tests where the harness reads TAP.
- */
+/* The GPU of this machine through the checks that every table has to pass, and the same bits from the same work. */
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 #include "common/base/rng.h"
-#include "common/gpu/gpu.h"
+#include "tests/gpu/gpu-or-skip.h"
 #include "tests/lib/cmocka.h"
 #include "tests/unit/tensor/ops-checks.h"
 
-#define SKIPPED 77
 #define ROWS 300u
 #define DIM 500u
-
-static int skipped(const char *why)
-{
-    const char *output = getenv("CMOCKA_MESSAGE_OUTPUT");
-    bool tap = output != NULL && strcmp(output, "TAP") == 0;
-    printf(tap ? "1..0 # SKIP skipped: %s\n" : "skipped: %s\n", why);
-    return tap ? 0 : SKIPPED;
-}
 
 /* Sums of which the order matters: a product, rows that are scattered onto few others, columns, squares. */
 static double work(const struct skep_ops *ops, float *ret_values)
@@ -67,12 +54,9 @@ static int same_bits_again(const struct skep_ops *ops)
 int main(void)
 {
     const struct skep_ops *gpu = NULL;
-    struct skep_error err = {0};
-#ifndef SKEP_WITH_CUDA
-    return skipped("nvcc was not found, so the plug-in for NVIDIA GPUs was not built");
-#endif
-    if (skep_gpu_open(&gpu, &err) != 0) {
-        return err.code == SKEP_ERR_NOT_FOUND ? skipped(err.text) : (puts(err.text), 1);
+    int status = gpu_or_skip(&gpu);
+    if (gpu == NULL) {
+        return status;
     }
     if (same_bits_again(gpu) != 0) {
         printf("Bail out! the same work gave other bits on %s\n", gpu->name);
