@@ -17,3 +17,9 @@ EXTRA_PROGRAMS += tests/bench/engine-ffn
 BENCHES += tests/bench/engine-ffn
 tests_bench_engine_ffn_SOURCES = tests/bench/engine-ffn.c tests/bench/timed-ops.c tests/bench/timed-ops.h
 tests_bench_engine_ffn_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
+
+# Starts real keepers.
+EXTRA_PROGRAMS += tests/bench/engine-remote
+BENCHES += tests/bench/engine-remote
+tests_bench_engine_remote_SOURCES = tests/bench/engine-remote.c tests/lib/real-keepers.c tests/lib/real-keepers.h
+tests_bench_engine_remote_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
