@@ -1,6 +1,8 @@
 # Tests: one program per file under tests/unit, named test-<module>; scripts under tests/integration.
 # Each prints TAP, so every case counts by itself.
 CMOCKA_PIECES = $(CMOCKA_LIBS)
+BENCH_PARTS =
+SCRIPT_BENCHES =
 include $(top_srcdir)/tests/unit/base/local.mk
 include $(top_srcdir)/tests/unit/crypto/local.mk
 include $(top_srcdir)/tests/unit/wire/local.mk
@@ -26,6 +28,9 @@ TESTS += $(UNIT_TESTS)
 endif
 check_PROGRAMS += $(UNIT_TESTS)
 
-bench: $(BENCHES)
-	@for bench in $(BENCHES); do ./$$bench --quick || exit 1; done
+bench: $(BENCHES) $(BENCH_PARTS)
+	@for bench in $(BENCHES) $(SCRIPT_BENCHES:%=$(srcdir)/%); do \
+	    case $$bench in /*|.*) ;; *) bench=./$$bench ;; esac; \
+	    SKEP_BUILD=. $$bench --quick || exit 1; \
+	done
 .PHONY: bench

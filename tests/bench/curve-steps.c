@@ -1,5 +1,6 @@
 /*
- * Prints the loss of every step of one training (curve.h), one a line. Run by tests/bench/curves, which runs PyTorch beside it.
+ * Prints loss and processor seconds of every step of one training (curve.h) on one thread, one step a line. Run by tests/bench/curves
+ * and engine-torch.py, which run PyTorch beside it.
  *
  *   curve-steps SEED then the numbers of tests/lib/model-numbers.h: 16 of the model, 10 of the training
  */
@@ -28,15 +29,17 @@ int main(int argc, char **argv)
                           .training = skep_test_training(numbers + 1 + SKEP_TEST_CONFIG_NUMBERS),
                           .seed = (uint8_t)numbers[0]};
     float *losses = skep_alloc(curve.training.steps, sizeof *losses);
+    double *seconds = skep_alloc(curve.training.steps, sizeof *seconds);
     struct skep_error err = {0};
     skep_ops_set_threads(1);
-    int rc = curve_run(&curve, losses, &err);
+    int rc = curve_run(&curve, losses, seconds, &err);
     if (rc != SKEP_OK) {
         fprintf(stderr, "curve-steps: %s\n", err.text);
     }
     for (size_t i = 0; rc == SKEP_OK && i < curve.training.steps; i++) {
-        printf("%.9g\n", (double)losses[i]);
+        printf("%.9g %.9f\n", (double)losses[i], seconds[i]);
     }
     free(losses);
+    free(seconds);
     return rc == SKEP_OK ? 0 : 1;
 }

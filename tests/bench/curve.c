@@ -3,6 +3,7 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "common/base/alloc.h"
 #include "common/base/rng.h"
@@ -146,7 +147,15 @@ static int step(struct run *run, const uint8_t *records, float *ret_loss, struct
     return rc;
 }
 
-int curve_run(const struct curve *curve, float *ret_losses, struct skep_error *err)
+static double now_s(void)
+{
+    struct timespec time;
+    clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &time);
+    return (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+}
+
+int curve_run(const struct curve *curve, float *ret_losses, double *ret_seconds,
+              struct skep_error *err)
 {
     size_t window = skep_model_config_window(&curve->config);
     size_t batch = curve->training.batch;
@@ -160,7 +169,11 @@ int curve_run(const struct curve *curve, float *ret_losses, struct skep_error *e
     struct run run;
     int rc = open_run(&run, curve, err);
     for (size_t i = 0; rc == SKEP_OK && i < curve->training.steps; i++) {
+        double start = now_s();
         rc = step(&run, records + i * batch * window, &ret_losses[i], err);
+        if (ret_seconds != NULL) {
+            ret_seconds[i] = now_s() - start;
+        }
     }
     close_run(&run);
     free(records);

@@ -19,8 +19,10 @@ struct curve {
     uint8_t seed;
 };
 
-/* Mean loss in nats of step i into ret_losses[i], training.steps of them. All experts are present and trained. */
-int curve_run(const struct curve *curve, float *ret_losses, struct skep_error *err);
+/* Mean loss in nats of step i into ret_losses[i], and the processor time it took into ret_seconds[i] (NULL: not wanted); training.steps
+ * of each. All experts are present and trained. */
+int curve_run(const struct curve *curve, float *ret_losses, double *ret_seconds,
+              struct skep_error *err);
 
 /* The largest over all steps of |a - b| / b. */
 double curve_difference(const float *a, const float *b, size_t steps);

@@ -1,7 +1,23 @@
-# bench
+# bench: BENCHES are programs that `make bench` runs, SCRIPT_BENCHES scripts, and BENCH_PARTS programs that scripts run.
+
+# Loss curves, ours against PyTorch's.
+SCRIPT_BENCHES += tests/bench/curves
+EXTRA_DIST += tests/bench/curves
+EXTRA_PROGRAMS += tests/bench/curve-steps
+BENCH_PARTS += tests/bench/curve-steps
+tests_bench_curve_steps_SOURCES = tests/bench/curve-steps.c tests/bench/curve.c tests/bench/curve.h tests/lib/model-numbers.h
+tests_bench_curve_steps_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
+
+# The engine's figures in one run: its own list says of which parts.
+SCRIPT_BENCHES += tests/bench/engine
+EXTRA_DIST += tests/bench/engine tests/bench/engine-torch.py
+EXTRA_PROGRAMS += tests/bench/ffn-stint
+BENCH_PARTS += tests/bench/ffn-stint
+tests_bench_ffn_stint_SOURCES = tests/bench/ffn-stint.c
+tests_bench_ffn_stint_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
 
 EXTRA_PROGRAMS += tests/bench/lm-step
-BENCHES += tests/bench/lm-step
+BENCH_PARTS += tests/bench/lm-step
 tests_bench_lm_step_SOURCES = tests/bench/lm-step.c
 tests_bench_lm_step_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
 
@@ -14,7 +30,7 @@ tests_bench_sweep_lm_LDADD = $(LIBS_FLOOR2)
 EXTRA_DIST += tests/bench/train-lm
 
 EXTRA_PROGRAMS += tests/bench/engine-ffn
-BENCHES += tests/bench/engine-ffn
+BENCH_PARTS += tests/bench/engine-ffn
 tests_bench_engine_ffn_SOURCES = tests/bench/engine-ffn.c tests/bench/timed-ops.c tests/bench/timed-ops.h
 tests_bench_engine_ffn_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
 

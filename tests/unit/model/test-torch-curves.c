@@ -31,7 +31,7 @@ static void check(const char *name)
     assert_int_equal(steps, torch_find(&torch, NULL, "loss")->count);
     float *losses = skep_alloc(steps, sizeof *losses);
     struct skep_error err = {0};
-    int rc = curve_run(&curve, losses, &err);
+    int rc = curve_run(&curve, losses, NULL, &err);
     assert_string_equal(err.text, "");
     assert_int_equal(rc, SKEP_OK);
     double difference = curve_difference(losses, expected, steps);
