@@ -1,9 +1,11 @@
 /*
- * How fast the model trains on one thread: tokens a second and the share of the machine's sgemm rate, measured in the same run.
+ * How fast the model trains on one thread: tokens a second and the share of the machine's sgemm rate, measured in the same run, and on
+ * stderr where the time goes, by operation (timed-ops.h).
  *
  * A token here is one that runs through the model (also those of the prefix, which carry no loss). Its work is the 6 x parameters it
  * touches that credit counts too (skep_layout_flops_per_token): the trunk and experts_per_token experts. The sgemm rate is
- * that of 1024 x 1024 matrices. Bits per byte do not matter here: the text is random bytes.
+ * that of 1024 x 1024 matrices. Bits per byte do not matter here: the text is random bytes. `lm_sgemm` is the quickstart's model, which
+ * is a manifest's default one. `again` is the same with layers computed again on the way back, and the bytes of a whole job then.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,6 +17,8 @@
 #include "common/model/layout.h"
 #include "common/model/train.h"
 #include "common/tensor/ops.h"
+#include "common/wire/manifest.h"
+#include "tests/bench/timed-ops.h"
 
 #define TEXT_BYTES 65536
 #define SGEMM_SIZE 1024
@@ -58,6 +62,14 @@ struct job {
     double flops_per_token;
 };
 
+struct setting {
+    struct skep_model_config config;
+    uint32_t batch;
+    uint32_t steps;
+    bool recompute;
+    const struct skep_ops *ops;
+};
+
 static void die(const struct skep_error *err)
 {
     fprintf(stderr, "lm-step: %s\n", err->text);
@@ -87,23 +99,27 @@ static void add_shard(struct job *job, struct skep_shard shard)
     skep_layout_done(&layout);
 }
 
-static void job_init(struct job *job, uint32_t dim, uint32_t context, uint32_t steps)
+static struct skep_model_config config_of(uint32_t dim, uint32_t context)
 {
-    *job = (struct job){0};
-    job->config = (struct skep_model_config){.vocabulary = 256,
-                                             .dim = dim,
-                                             .hidden = 4 * dim,
-                                             .heads = dim / 32,
-                                             .layers = 2,
-                                             .context = context,
-                                             .prefix = context / 8,
-                                             .rows = 2,
-                                             .columns = 4,
-                                             .experts_per_token = 2,
-                                             .rows_per_token = 1,
-                                             .route = SKEP_ROUTE_DOCUMENT};
-    job->training = (struct skep_training_config){.steps = steps,
-                                                  .batch = 8,
+    return (struct skep_model_config){.vocabulary = 256,
+                                      .dim = dim,
+                                      .hidden = 4 * dim,
+                                      .heads = dim / 32,
+                                      .layers = 2,
+                                      .context = context,
+                                      .prefix = context / 8,
+                                      .rows = 2,
+                                      .columns = 4,
+                                      .experts_per_token = 2,
+                                      .rows_per_token = 1,
+                                      .route = SKEP_ROUTE_DOCUMENT};
+}
+
+static void job_init(struct job *job, const struct setting *setting)
+{
+    *job = (struct job){.config = setting->config};
+    job->training = (struct skep_training_config){.steps = setting->steps,
+                                                  .batch = setting->batch,
                                                   .beta1 = 0.9,
                                                   .beta2 = 0.95,
                                                   .epsilon = 1e-8,
@@ -112,7 +128,8 @@ static void job_init(struct job *job, uint32_t dim, uint32_t context, uint32_t s
                                                   .z_loss = 0.001,
                                                   .balance_step = 0.001};
     struct skep_error err = {0};
-    struct skep_model_options options = {.batch = job->training.batch};
+    struct skep_model_options options = {
+        .batch = setting->batch, .recompute = setting->recompute, .ops = setting->ops};
     if (skep_model_new(&job->config, &options, &job->lm, &err) != SKEP_OK) {
         die(&err);
     }
@@ -173,29 +190,61 @@ static double job_rate(struct job *job, int runs)
     return best;
 }
 
+/* Bytes that a donor's job takes: what the model predicts of itself, all experts being there. */
+static double job_bytes(const struct setting *setting, size_t experts)
+{
+    struct skep_model_options options = {.batch = setting->batch, .recompute = setting->recompute};
+    struct skep_model_memory memory;
+    skep_model_memory_of(&setting->config, &options, experts, &memory);
+    return (double)(memory.parameters + memory.gradients + memory.activations + memory.moments);
+}
+
 /* sgemm is measured before and after: a machine's clock rate drifts. */
-static void measure(uint32_t dim, uint32_t context, bool quick)
+static void measure(const char *name, const struct setting *setting, bool quick)
 {
     struct job job;
     double before = sgemm_rate(quick ? 10 : 50);
-    job_init(&job, dim, context, quick ? 4 : 20);
-    fprintf(stderr, "lm-step: d=%u, context %u\n", dim, context);
+    job_init(&job, setting);
+    fprintf(stderr, "lm-step: %s\n", name);
     double rate = job_rate(&job, quick ? 4 : 8);
     double gflops = rate * job.flops_per_token / 1e9;
     double after = sgemm_rate(quick ? 10 : 50);
     double sgemm = before > after ? before : after;
-    printf("lm_step_d%u_t%u\t%.0f\ttokens/s\t-\t-\n", dim, context, rate);
-    printf("lm_step_d%u_t%u_rate\t%.1f\tGFLOP/s\t%.1f\t%.3f\n", dim, context, gflops, sgemm,
-           gflops / sgemm);
+    printf("%s_tokens\t%.0f\ttokens/s\t-\t-\n", name, rate);
+    printf("%s_bytes\t%.0f\tbytes\t-\t-\n", name, job_bytes(setting, job.shard_count - 1));
+    printf("%s_sgemm\t%.1f\tGFLOP/s\t%.1f\t%.3f\n", name, gflops, sgemm, gflops / sgemm);
+    job_done(&job);
+}
+
+/* A slower run, for each call is timed: only the shares count. */
+static void break_down(const char *name, const struct setting *setting)
+{
+    struct job job;
+    struct setting timed = *setting;
+    timed.ops = timed_ops(skep_ops_cpu());
+    job_init(&job, &timed);
+    timed_ops_round(true); /* experts get as many rows as chose them */
+    job_rate(&job, 1);
+    timed_ops_print(name, setting->steps);
     job_done(&job);
 }
 
 int main(int argc, char **argv)
 {
     bool quick = argc > 1 && strcmp(argv[1], "--quick") == 0;
+    struct skep_manifest defaults = {0};
+    skep_manifest_defaults(&defaults);
+    struct setting quickstart = {
+        .config = defaults.model, .batch = defaults.training.batch, .steps = quick ? 8 : 40};
+    struct setting narrow = {.config = config_of(128, 256), .batch = 8, .steps = quick ? 4 : 20};
+    struct setting wide = {.config = config_of(256, 256), .batch = 8, .steps = quick ? 4 : 20};
     skep_ops_set_threads(1);
-    measure(128, 128, quick);
-    measure(128, 256, quick);
-    measure(256, 256, quick);
+    measure("lm", &quickstart, quick);
+    measure("lm_d128", &narrow, quick);
+    measure("lm_d256", &wide, quick);
+    wide.recompute = true;
+    measure("lm_d256_again", &wide, quick);
+    break_down("the quickstart's lm", &quickstart);
+    break_down("d = 128, 8 x 256 tokens", &narrow);
     return 0;
 }

@@ -18,7 +18,7 @@ tests_bench_ffn_stint_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
 
 EXTRA_PROGRAMS += tests/bench/lm-step
 BENCH_PARTS += tests/bench/lm-step
-tests_bench_lm_step_SOURCES = tests/bench/lm-step.c
+tests_bench_lm_step_SOURCES = tests/bench/lm-step.c tests/bench/timed-ops.c tests/bench/timed-ops.h
 tests_bench_lm_step_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
 
 EXTRA_PROGRAMS += tests/bench/sweep-lm

@@ -19,7 +19,17 @@ static struct {
     struct skep_ops table;
     struct line lines[MOST];
     size_t count;
+    bool rounded;
 } timed;
+
+static size_t shown(size_t size)
+{
+    size_t power = 1;
+    while (timed.rounded && power < size) {
+        power *= 2;
+    }
+    return timed.rounded ? power : size;
+}
 
 static double now_s(void)
 {
@@ -34,10 +44,12 @@ static void book(const char *name, double seconds, double flops)
     while (i < timed.count && strcmp(timed.lines[i].name, name) != 0) {
         i++;
     }
-    if (i == MOST) {
-        i = MOST - 1; /* all further kinds together */
-    } else if (i == timed.count) {
-        timed.count++;
+    if (i >= MOST - 1) {
+        i = MOST - 1;
+        name = "all others";
+    }
+    if (i >= timed.count) {
+        timed.count = i + 1;
         snprintf(timed.lines[i].name, sizeof timed.lines[i].name, "%s", name);
     }
     timed.lines[i].seconds += seconds;
@@ -49,8 +61,9 @@ static void gemm(struct skep_gemm_size size, struct skep_matrix a, struct skep_m
                  skep_real beta, skep_real *c, size_t c_stride)
 {
     char name[64];
-    snprintf(name, sizeof name, "product %zu x %zu x %zu %c%c", size.rows, size.columns, size.inner,
-             a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N');
+    snprintf(name, sizeof name, "product %zu x %zu x %zu %c%c", shown(size.rows),
+             shown(size.columns), shown(size.inner), a.transposed ? 'T' : 'N',
+             b.transposed ? 'T' : 'N');
     double start = now_s();
     timed.under->gemm(size, a, b, beta, c, c_stride);
     book(name, now_s() - start,
@@ -176,6 +189,11 @@ static int slower_first(const void *left, const void *right)
     double a = ((const struct line *)left)->seconds;
     double b = ((const struct line *)right)->seconds;
     return (a < b) - (a > b);
+}
+
+void timed_ops_round(bool rounded)
+{
+    timed.rounded = rounded;
 }
 
 void timed_ops_print(const char *title, unsigned passes)

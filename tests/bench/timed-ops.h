@@ -10,6 +10,8 @@
 
 /* Starts counting from zero. `ops` stays borrowed. */
 const struct skep_ops *timed_ops(const struct skep_ops *ops);
+/* From now on products are kept apart by their sizes rounded up to powers of two: for sizes that vary from call to call. */
+void timed_ops_round(bool rounded);
 /* A table on stderr, the largest first: milliseconds and calls for one of `passes`, share, and GFLOP/s of products. */
 void timed_ops_print(const char *title, unsigned passes);
 
