@@ -384,7 +384,8 @@ static void on_worker_exit(void *user, int status)
 static void start_worker(struct skep_agent *agent)
 {
     struct skep_error err = {0};
-    struct skep_job_means means = {.threads = agent->threads, .device = "cpu"};
+    struct skep_job_means means = {.threads = agent->threads,
+                                   .device = skep_device_name(agent->device)};
     agent->watch = (struct skep_job_watch){
         .job = &agent->job, .on_progress = on_progress, .on_exit = on_worker_exit, .user = agent};
     if (skep_job_start(&agent->job, agent->session, agent->outbox, &means, &agent->watch, &err) !=
@@ -676,6 +677,7 @@ int skep_agent_open(struct skep_loop *loop, const struct skep_agent_options *opt
     agent->listen_host = skep_strdup(options->listen_host);
     agent->lock = -1;
     agent->threads = options->threads != 0 ? options->threads : 1;
+    agent->device = options->device;
     agent->state = SKEP_AGENT_IDLE;
     agent->since_s = skep_clock_unix_s();
     agent->timer = skep_timer_new(loop, on_timer, agent);

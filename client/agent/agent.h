@@ -17,6 +17,7 @@
 #include "client/network/session.h"
 #include "common/base/error.h"
 #include "common/crypto/key.h"
+#include "common/gpu/gpu.h"
 #include "common/store/donor-db.h"
 #include "common/sys/ipc.h"
 #include "common/sys/loop.h"
@@ -54,7 +55,8 @@ struct skep_agent {
     bool receipts_busy;
     struct skep_job job;
     struct skep_job_watch watch;
-    uint32_t threads; /* that a worker computes with */
+    uint32_t threads;        /* that a worker computes with, */
+    enum skep_device device; /* and where */
 
     /* figures of the attached project */
     uint64_t trained; /* base version + 1 of our newest accepted trunk update; 0: none */
@@ -73,6 +75,7 @@ struct skep_agent_options {
     const char *bootstrap;   /* NULL: as remembered */
     const char *attach;      /* project id, NULL: as remembered */
     uint32_t threads;        /* that a worker computes with; 0: 1 */
+    enum skep_device device; /* where it computes */
 };
 
 /* Opens the folder and begins. SKEP_ERR_IN_USE if another skepd has it. */

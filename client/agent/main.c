@@ -12,7 +12,7 @@
 
 static const char usage[] =
     "usage: skepd [--dir DIR] [--attach PROJECT] [--bootstrap HOST:PORT,...] [--listen-host HOST] "
-    "[--verbose]\n"
+    "[--device DEVICE] [--verbose]\n"
     "\n"
     "Trains for a project when told so: by --attach, or by `skep attach`. Runs in the foreground.\n"
     "  --dir DIR              key, receipts and what is being worked on (default\n"
@@ -21,6 +21,9 @@ static const char usage[] =
     "  --bootstrap LIST       keepers or DHT nodes to begin with\n"
     "  --listen-host HOST     numeric address of the DHT session, which is opened only when no\n"
     "                         keeper answers directly\n"
+    "  --device DEVICE        compute on cpu (default), cuda (an NVIDIA GPU, or say why not), or "
+    "auto\n"
+    "                         (the GPU if there is one that works, else the CPU)\n"
     "  --verbose              say more on stderr\n";
 
 static void on_signal(void *user, int signal_number)
@@ -54,11 +57,13 @@ int main(int argc, char **argv)
                                             {"attach", required_argument, NULL, 'a'},
                                             {"bootstrap", required_argument, NULL, 'b'},
                                             {"listen-host", required_argument, NULL, 'l'},
+                                            {"device", required_argument, NULL, 'D'},
                                             {"verbose", no_argument, NULL, 'v'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     struct skep_agent_options chosen = {0};
     enum skep_log_level level = SKEP_LOG_INFO;
+    struct skep_error err = {0};
     int letter;
     skep_process_follow();
     while ((letter = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -74,6 +79,12 @@ int main(int argc, char **argv)
             break;
         case 'l':
             chosen.listen_host = optarg;
+            break;
+        case 'D':
+            if (skep_device_parse(optarg, &chosen.device, &err) != 0) {
+                fprintf(stderr, "skepd: %s\n", err.text);
+                return 2;
+            }
             break;
         case 'v':
             level = SKEP_LOG_DEBUG;

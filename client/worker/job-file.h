@@ -3,7 +3,7 @@
  *
  *   {"manifest": path of the signed manifest, "ticket": hex, "trunk_version": n, "chunks": [paths],
  *    "shards": [{"shard": name, "base_version": n, "root": hex, "state": path, "moments": path, "residual": path}...],      the trunk first
- *    "threads": n, "recompute": bool, "device": "cpu" or "cuda", "checkpoint_s": n}
+ *    "threads": n, "recompute": bool, "device": "cpu", "cuda" or "auto", "checkpoint_s": n}
  *
  * `root` is the sealed hash that the state must have. moments and residual may name files that do not exist yet (zeros then). The worker
  * writes <shard>.body, <shard>.moments, <shard>.residual and `checkpoint` (checkpoint.h) into the job file's folder and changes nothing
