@@ -11,25 +11,38 @@ struct gelu {
     skep_real *out;
 };
 
+/* `count` values. 0.5 a (1 + tanh(u)) = a / (1 + e^(-2u)) with u = sqrt(2/pi) (a + 0.044715 a^3): one exponential for value and
+ * slope. In two loops: in one, compilers follow the exponential's limits into all that comes after, which takes three times as long. */
+static inline void gelu_values(const skep_real *restrict bias, size_t count, skep_real *restrict in,
+                               skep_real *restrict to)
+{
+    const skep_real two_root = (skep_real)1.5957691216057308;
+    const skep_real cubic = (skep_real)0.044715;
+    SKEP_SIMD
+    for (size_t j = 0; j < count; j++) {
+        skep_real a = in[j] + bias[j];
+        to[j] = skep_exp(-two_root * a * (1 + cubic * a * a));
+    }
+    SKEP_SIMD
+    for (size_t j = 0; j < count; j++) {
+        skep_real a = in[j] + bias[j];
+        skep_real s = 1 / (1 + to[j]);
+        skep_real out = a * s;
+        to[j] = out;
+        in[j] = s + out * (1 - s) * two_root * (1 + 3 * cubic * a * a);
+    }
+}
+
+#define GELU_VALUES ((size_t)1024) /* so that the second loop finds them in the first cache */
+
 static void gelu_part(const void *raw, size_t begin, size_t end)
 {
     const struct gelu *call = raw;
-    /* 0.5 a (1 + tanh(u)) = a / (1 + e^(-2u)) with u = sqrt(2/pi) (a + 0.044715 a^3): one exponential for value and slope. */
-    const skep_real two_root = (skep_real)1.5957691216057308;
-    const skep_real cubic = (skep_real)0.044715;
-    const skep_real *restrict bias = call->bias;
     size_t dim = call->rows.dim;
     for (size_t i = begin; i < end; i++) {
-        skep_real *restrict in = call->pre + i * dim;
-        skep_real *restrict to = call->out + i * dim;
-        SKEP_SIMD
-        for (size_t j = 0; j < dim; j++) {
-            skep_real a = in[j] + bias[j];
-            skep_real square = a * a;
-            skep_real u = two_root * a * (1 + cubic * square);
-            skep_real s = 1 / (1 + skep_exp(-u));
-            to[j] = a * s;
-            in[j] = s + a * s * (1 - s) * two_root * (1 + 3 * cubic * square);
+        for (size_t j = 0; j < dim; j += GELU_VALUES) {
+            size_t count = dim - j < GELU_VALUES ? dim - j : GELU_VALUES;
+            gelu_values(call->bias + j, count, call->pre + i * dim + j, call->out + i * dim + j);
         }
     }
 }

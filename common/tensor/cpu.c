@@ -4,7 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/tensor/gemm.h"
 #include "common/tensor/kernels.h"
 #include "common/tensor/memory.h"
 
@@ -13,12 +12,14 @@
     void skep_cpu_rows_##isa(struct skep_ops *ops);                                                \
     void skep_cpu_norm_##isa(struct skep_ops *ops);                                                \
     void skep_cpu_activation_##isa(struct skep_ops *ops);                                          \
+    void skep_cpu_product_##isa(struct skep_ops *ops);                                             \
     static void enter_##isa(struct skep_ops *ops)                                                  \
     {                                                                                              \
         skep_cpu_map_##isa(ops);                                                                   \
         skep_cpu_rows_##isa(ops);                                                                  \
         skep_cpu_norm_##isa(ops);                                                                  \
         skep_cpu_activation_##isa(ops);                                                            \
+        skep_cpu_product_##isa(ops);                                                               \
     }
 
 static bool can_baseline(void)
@@ -85,8 +86,7 @@ static void fill_table(struct skep_ops *ops, size_t kind)
                              .memory_free = skep_memory_free,
                              .copy_in = copy,
                              .copy_out = copy,
-                             .status = status,
-                             .gemm = skep_gemm};
+                             .status = status};
     KINDS[kind].enter(ops);
 }
 

@@ -1,8 +1,10 @@
 #include "common/tensor/gemm.h"
 
 #include <cblas.h>
+#include <math.h>
 #include <pthread.h>
 
+#include "common/tensor/memory.h"
 #include "common/tensor/split.h"
 
 #ifdef SKEP_REAL_DOUBLE
@@ -56,22 +58,32 @@ static void scale(struct skep_gemm_size size, skep_real beta, skep_real *c, size
     }
 }
 
-/* Blocks about as high as wide, for the less of A and B is read again; cut at multiples of 48, which the tiles of OpenBLAS's kernels
- * divide (4, 6, 8, 12, 16, 24). The sums over `inner` stay whole. */
+/* Sums are cut first: OpenBLAS cuts them itself, at 384 for these kernels, so that costs nothing, while every cut through rows or
+ * columns lets B or A be packed once more. Those are cut into blocks about as high as wide, at multiples of 48, which the tiles
+ * of OpenBLAS's kernels divide (4, 6, 8, 12, 16, 24). */
+#define CUT 48
+#define INNER_CUT ((size_t)384)
+
+static size_t cut(double most)
+{
+    size_t cuts = (size_t)(most / CUT);
+    return cuts > 0 ? cuts * CUT : CUT;
+}
+
 static struct skep_gemm_size block_of(struct skep_gemm_size size)
 {
-    double area = BLOCK_FLOPS * skep_split_threads() / (2.0 * (double)size.inner);
-    size_t side = 48;
-    while ((double)(side + 48) * (double)(side + 48) <= area) {
-        side += 48;
-    }
-    struct skep_gemm_size block = {side, side, size.inner};
-    if (size.rows < side) {
-        block.columns = (size_t)(area / (double)size.rows) / 48 * 48;
-        block.rows = size.rows;
-    } else if (size.columns < side) {
-        block.rows = (size_t)(area / (double)size.columns) / 48 * 48;
-        block.columns = size.columns;
+    struct skep_gemm_size block = size;
+    double flops = BLOCK_FLOPS * skep_split_threads();
+    block.inner = size.inner < 2 * INNER_CUT ? size.inner : INNER_CUT;
+    double area = flops / (2.0 * (double)block.inner);
+    size_t side = cut(sqrt(area));
+    if (size.rows <= side) {
+        block.columns = cut(area / (double)size.rows);
+    } else if (size.columns <= side) {
+        block.rows = cut(area / (double)size.columns);
+    } else {
+        block.rows = side;
+        block.columns = side;
     }
     return block;
 }
@@ -82,17 +94,24 @@ static struct skep_matrix part_of(struct skep_matrix matrix, size_t row, size_t 
     return (struct skep_matrix){matrix.data + first, matrix.stride, matrix.transposed};
 }
 
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
 static void blocks(struct skep_gemm_size size, struct skep_matrix a, struct skep_matrix b,
                    skep_real beta, skep_real *c, size_t c_stride)
 {
     struct skep_gemm_size most = block_of(size);
-    for (size_t j = 0; j < size.columns; j += most.columns) {
-        for (size_t i = 0; i < size.rows && !skep_ops_stopped(); i += most.rows) {
-            struct skep_gemm_size block = most;
-            block.rows = size.rows - i < most.rows ? size.rows - i : most.rows;
-            block.columns = size.columns - j < most.columns ? size.columns - j : most.columns;
-            product(block, part_of(a, i, 0), part_of(b, 0, j), beta, c + i * c_stride + j,
-                    c_stride);
+    for (size_t i = 0; i < size.rows; i += most.rows) {
+        for (size_t j = 0; j < size.columns; j += most.columns) {
+            for (size_t k = 0; k < size.inner && !skep_ops_stopped(); k += most.inner) {
+                struct skep_gemm_size block = {least(most.rows, size.rows - i),
+                                               least(most.columns, size.columns - j),
+                                               least(most.inner, size.inner - k)};
+                product(block, part_of(a, i, k), part_of(b, k, j), k == 0 ? beta : 1,
+                        c + i * c_stride + j, c_stride);
+            }
         }
     }
 }
@@ -113,4 +132,30 @@ void skep_gemm(struct skep_gemm_size size, struct skep_matrix a, struct skep_mat
     } else {
         product(size, a, b, beta, c, c_stride);
     }
+}
+
+static pthread_key_t room_key;
+static bool room_key_made;
+static pthread_once_t room_once = PTHREAD_ONCE_INIT;
+
+static void make_room_key(void)
+{
+    room_key_made = pthread_key_create(&room_key, skep_memory_free) == 0;
+}
+
+skep_real *skep_gemm_room(void)
+{
+    pthread_once(&room_once, make_room_key);
+    if (!room_key_made) {
+        return NULL;
+    }
+    skep_real *room = pthread_getspecific(room_key);
+    if (room == NULL) {
+        room = skep_memory_new(SKEP_GEMM_ROOM * sizeof *room);
+        if (room != NULL && pthread_setspecific(room_key, room) != 0) {
+            skep_memory_free(room);
+            room = NULL;
+        }
+    }
+    return room;
 }

@@ -13,4 +13,8 @@
 void skep_gemm(struct skep_gemm_size size, struct skep_matrix a, struct skep_matrix b,
                skep_real beta, skep_real *c, size_t c_stride);
 
+/* Room of this many values for a product, one for each thread that asks, kept until the thread ends; NULL: no memory. */
+#define SKEP_GEMM_ROOM ((size_t)64512)
+skep_real *skep_gemm_room(void);
+
 #endif

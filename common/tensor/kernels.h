@@ -1,5 +1,5 @@
 /*
- * How the CPU tables are made. The files map.c, rows.c, norm.c and activation.c are compiled once for each instruction set, with
+ * How the CPU tables are made. The files map.c, rows.c, norm.c, activation.c and product.c are compiled once for each instruction set, with
  * SKEP_ISA naming it and the flags that allow it (local.mk); each of their objects enters its kernels into a table through one external
  * function, whose name carries the instruction set. cpu.c asks the CPU what it can do and picks a table: a plain run-time choice,
  * which works with every compiler, C library and sanitizer, where ifuncs do not. Nothing else may be compiled with such flags.
@@ -35,6 +35,7 @@ void SKEP_KERNELS(map)(struct skep_ops *ops);
 void SKEP_KERNELS(rows)(struct skep_ops *ops);
 void SKEP_KERNELS(norm)(struct skep_ops *ops);
 void SKEP_KERNELS(activation)(struct skep_ops *ops);
+void SKEP_KERNELS(product)(struct skep_ops *ops);
 
 static inline size_t skep_row_of(struct skep_rows rows, size_t i)
 {

@@ -32,10 +32,15 @@ EXTRA_DIST += tests/bench/train-lm
 EXTRA_PROGRAMS += tests/bench/engine-ffn
 BENCH_PARTS += tests/bench/engine-ffn
 tests_bench_engine_ffn_SOURCES = tests/bench/engine-ffn.c tests/bench/timed-ops.c tests/bench/timed-ops.h
-tests_bench_engine_ffn_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
+tests_bench_engine_ffn_LDADD = $(LIBS_FLOOR2)
 
 # Starts real keepers.
 EXTRA_PROGRAMS += tests/bench/engine-remote
 BENCHES += tests/bench/engine-remote
 tests_bench_engine_remote_SOURCES = tests/bench/engine-remote.c tests/lib/real-keepers.c tests/lib/real-keepers.h
 tests_bench_engine_remote_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
+
+EXTRA_PROGRAMS += tests/bench/engine-stop
+BENCHES += tests/bench/engine-stop
+tests_bench_engine_stop_SOURCES = tests/bench/engine-stop.c
+tests_bench_engine_stop_LDADD = $(LIBS_FLOOR1)

@@ -27,7 +27,8 @@ static void count_visits(const void *raw, size_t begin, size_t end)
 static void check_visits(size_t count, size_t step)
 {
     struct counted call = {skep_alloc(count + 1, sizeof *call.visits)};
-    skep_split(count_visits, &call, (struct skep_split){count, 100000 / (count + 1) + 1, step});
+    skep_split(count_visits, &call,
+               (struct skep_split){.count = count, .cost = 100000 / (count + 1) + 1, .step = step});
     for (size_t i = 0; i < count; i++) {
         assert_int_equal(call.visits[i], 1);
     }
