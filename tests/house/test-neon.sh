@@ -28,7 +28,7 @@ done
 
 # A multiplication, fused or not, of four float32 at once.
 scalar=
-for name in map rows norm activation; do
+for name in map rows norm activation product; do
     grep -Eq '\b(fmul|fmla|fmls)\s+v[0-9]+\.4s' "$folder/$name.s" 2>/dev/null || scalar="$scalar $name.c"
 done
 [ -z "$scalar" ] && echo "ok 2 - its kernels are NEON code" ||
