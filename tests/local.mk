@@ -13,6 +13,7 @@ include $(top_srcdir)/tests/unit/swarm/local.mk
 include $(top_srcdir)/tests/unit/sys/local.mk
 include $(top_srcdir)/tests/unit/discovery/local.mk
 include $(top_srcdir)/tests/unit/store/local.mk
+include $(top_srcdir)/tests/unit/gpu/local.mk
 include $(top_srcdir)/tests/unit/server/local.mk
 include $(top_srcdir)/tests/unit/client/local.mk
 include $(top_srcdir)/tests/data/local.mk

@@ -329,8 +329,15 @@ char *skep_process_find(const char *name)
 {
     /* Relative to our own folder unless absolute. */
     static const char *const places[] = {
-        ".",         "../client",         "../server",     "../common/gpu", "../libexec/skep",
-        "../../bin", SKEP_LIBEXEC_FOLDER, SKEP_BIN_FOLDER,
+        ".",
+        "../client",
+        "../server",
+        "../common/gpu",
+        "../../common/gpu",
+        "../libexec/skep",
+        "../../bin",
+        SKEP_LIBEXEC_FOLDER,
+        SKEP_BIN_FOLDER,
     };
     char *own = skep_process_own_folder();
     char *found = NULL;

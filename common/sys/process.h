@@ -45,8 +45,8 @@ void skep_process_follow(void);
 
 /* Folder of the running executable; the caller frees. */
 char *skep_process_own_folder(void);
-/* Full path of one of Skep's programs, by name; the caller frees. Looked for beside us, in the build tree's client and server
- * folders, in the folders of the installation. If it is nowhere the name itself comes back, to be looked up in PATH. */
+/* Full path of one of Skep's programs, or of its plug-in for GPUs, by name; the caller frees. Looked for beside us, in the build
+ * tree's folders of programs, in the folders of the installation. If it is nowhere the name itself comes back, to be looked up in PATH. */
 char *skep_process_find(const char *name);
 
 #endif

@@ -6,7 +6,7 @@ if ! command -v clang-format >/dev/null 2>&1; then
     exit 0
 fi
 cd "${SKEP_SOURCE:-.}" || exit 1
-find client server common tests -name '*.[ch]' -o -name '*.cpp' | sort >"${TMPDIR:-/tmp}/skep-format.$$"
+find client server common tests -name '*.[ch]' -o -name '*.cpp' -o -name '*.cu' -o -name '*.cuh' | sort >"${TMPDIR:-/tmp}/skep-format.$$"
 if xargs clang-format --dry-run -Werror <"${TMPDIR:-/tmp}/skep-format.$$" 2>&1 | sed 's/^/# /' | head -n 20 | grep .; then
     echo "not ok 1 - the code looks as clang-format says"
 else
