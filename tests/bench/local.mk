@@ -36,7 +36,7 @@ tests_bench_engine_ffn_LDADD = $(LIBS_FLOOR2)
 
 # Starts real keepers.
 EXTRA_PROGRAMS += tests/bench/engine-remote
-BENCHES += tests/bench/engine-remote
+BENCH_PARTS += tests/bench/engine-remote
 tests_bench_engine_remote_SOURCES = tests/bench/engine-remote.c tests/lib/real-keepers.c tests/lib/real-keepers.h
 tests_bench_engine_remote_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
 
