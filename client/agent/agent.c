@@ -12,6 +12,7 @@
 #include "client/agent/attachment.h"
 #include "client/agent/identity.h"
 #include "client/agent/receipts.h"
+#include "client/plan/plan.h"
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
@@ -133,6 +134,20 @@ static int open_outbox(struct skep_agent *agent, struct skep_error *err)
     return rc;
 }
 
+/* Before anything but the manifest is fetched. True if the agent has moved to REFUSING. */
+static bool refuse_too_large(struct skep_agent *agent)
+{
+    struct skep_error err = {0};
+    if (skep_plan_check(&agent->session->manifest, agent->memory_bytes, agent->threads,
+                        &agent->recompute, &err) == 0) {
+        return false;
+    }
+    happen(agent, SKEP_AGENT_TOO_LARGE);
+    say(agent, "%s", err.text);
+    skep_log(SKEP_LOG_WARNING, "%s", err.text);
+    return true;
+}
+
 static void on_find(void *user, int result, const struct skep_error *err)
 {
     struct skep_agent_call *call = user;
@@ -149,10 +164,10 @@ static void on_find(void *user, int result, const struct skep_error *err)
     if (!call_end(call, result)) {
         return;
     }
-    if (result == 0) {
-        happen(agent, SKEP_AGENT_DONE);
-    } else {
+    if (result != 0) {
         fail(agent, err);
+    } else if (!refuse_too_large(agent)) {
+        happen(agent, SKEP_AGENT_DONE);
     }
 }
 
@@ -163,6 +178,9 @@ static void enter_finding(struct skep_agent *agent)
         return;
     }
     say(agent, "Looking for keepers of project %.8s.", skep_id_text(agent->project.bytes));
+    if (agent->session->has_manifest && refuse_too_large(agent)) {
+        return;
+    }
     uint64_t now = skep_clock_monotonic_ms();
     if (agent->finding != NULL) {
         agent->finding->generation = agent->generation; /* one runs already: that one counts */
@@ -178,7 +196,7 @@ static void on_refresh(void *user)
 {
     struct skep_agent *agent = user;
     bool resting = agent->state == SKEP_AGENT_PAUSED || agent->state == SKEP_AGENT_STOPPING ||
-                   agent->state == SKEP_AGENT_BACKOFF;
+                   agent->state == SKEP_AGENT_BACKOFF || agent->state == SKEP_AGENT_REFUSING;
     if (agent->session != NULL && agent->finding == NULL && !resting) {
         agent->finding = call_new(agent);
         agent->finding->generation = UINT64_MAX; /* no state waits for it */
@@ -375,6 +393,7 @@ static void on_worker_exit(void *user, int status)
         start_worker(agent); /* resumed while it was still writing */
     } else if (status == 0 && agent->job.last.kind == SKEP_JOB_DONE) {
         agent->tokens_total += agent->job.last.tokens;
+        agent->peak_bytes = agent->job.last.peak_bytes;
         happen(agent, SKEP_AGENT_DONE);
     } else {
         worker_failed(agent, status);
@@ -385,6 +404,7 @@ static void start_worker(struct skep_agent *agent)
 {
     struct skep_error err = {0};
     struct skep_job_means means = {.threads = agent->threads,
+                                   .recompute = agent->recompute,
                                    .device = skep_device_name(agent->device)};
     agent->watch = (struct skep_job_watch){
         .job = &agent->job, .on_progress = on_progress, .on_exit = on_worker_exit, .user = agent};
@@ -527,7 +547,8 @@ static void enter(struct skep_agent *agent)
     case SKEP_AGENT_STOPPING:
         enter_stopping(agent);
         break;
-    case SKEP_AGENT_BACKOFF: /* fail() says why and starts the clock */
+    case SKEP_AGENT_BACKOFF:  /* fail() says why and starts the clock */
+    case SKEP_AGENT_REFUSING: /* refuse_too_large() says why */
     case SKEP_AGENT_STAY:
     case SKEP_AGENT_STATES:
         break;
@@ -668,6 +689,13 @@ static int begin(struct skep_agent *agent, const struct skep_agent_options *opti
     return rc;
 }
 
+static uint64_t half_of_memory(void)
+{
+    long pages = sysconf(_SC_PHYS_PAGES);
+    long size = sysconf(_SC_PAGESIZE);
+    return pages > 0 && size > 0 ? (uint64_t)pages * (uint64_t)size / 2 : UINT64_MAX;
+}
+
 int skep_agent_open(struct skep_loop *loop, const struct skep_agent_options *options,
                     struct skep_agent **ret_agent, struct skep_error *err)
 {
@@ -678,6 +706,7 @@ int skep_agent_open(struct skep_loop *loop, const struct skep_agent_options *opt
     agent->lock = -1;
     agent->threads = options->threads != 0 ? options->threads : 1;
     agent->device = options->device;
+    agent->memory_bytes = options->memory_bytes != 0 ? options->memory_bytes : half_of_memory();
     agent->state = SKEP_AGENT_IDLE;
     agent->since_s = skep_clock_unix_s();
     agent->timer = skep_timer_new(loop, on_timer, agent);

@@ -57,6 +57,8 @@ struct skep_agent {
     struct skep_job_watch watch;
     uint32_t threads;        /* that a worker computes with, */
     enum skep_device device; /* and where */
+    uint64_t memory_bytes;   /* that it may take */
+    bool recompute;          /* only so the project's jobs fit */
 
     /* figures of the attached project */
     uint64_t trained; /* base version + 1 of our newest accepted trunk update; 0: none */
@@ -65,7 +67,8 @@ struct skep_agent {
     uint64_t updates_merged;
     uint64_t credit_micro;
     uint64_t round;
-    double loss_bits; /* per byte, of the newest job */
+    uint64_t peak_bytes; /* of the newest job's worker */
+    double loss_bits;    /* per byte, of the newest job */
     double tokens_per_s;
 };
 
@@ -76,6 +79,7 @@ struct skep_agent_options {
     const char *attach;      /* project id, NULL: as remembered */
     uint32_t threads;        /* that a worker computes with; 0: 1 */
     enum skep_device device; /* where it computes */
+    uint64_t memory_bytes;   /* that a worker may take; 0: half of the machine's */
 };
 
 /* Opens the folder and begins. SKEP_ERR_IN_USE if another skepd has it. */

@@ -32,6 +32,11 @@ static struct skep_json *status_json(struct skep_agent *agent)
     skep_json_set_real(root, "tokens_per_s", agent->tokens_per_s);
     skep_json_set_integer(root, "tokens_total",
                           (int64_t)(agent->tokens_total + (training ? agent->job.last.tokens : 0)));
+    skep_json_set_integer(
+        root, "memory_limit_bytes",
+        (int64_t)(agent->memory_bytes < INT64_MAX ? agent->memory_bytes : INT64_MAX));
+    skep_json_set_integer(root, "memory_peak_bytes", (int64_t)agent->peak_bytes);
+    skep_json_set_integer(root, "threads", (int64_t)agent->threads);
     skep_json_set_integer(root, "updates_sent", (int64_t)agent->updates_sent);
     skep_json_set_integer(root, "updates_merged", (int64_t)agent->updates_merged);
     skep_json_set_integer(root, "updates_waiting",

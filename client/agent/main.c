@@ -5,14 +5,17 @@
 #include <stdlib.h>
 
 #include "client/agent/agent.h"
+#include "client/plan/size.h"
+#include "client/worker/job-file.h"
 #include "common/base/alloc.h"
 #include "common/base/log.h"
+#include "common/gpu/gpu.h"
 #include "common/sys/file.h"
 #include "common/sys/process.h"
 
 static const char usage[] =
-    "usage: skepd [--dir DIR] [--attach PROJECT] [--bootstrap HOST:PORT,...] [--listen-host HOST] "
-    "[--device DEVICE] [--verbose]\n"
+    "usage: skepd [--dir DIR] [--attach PROJECT] [--bootstrap HOST:PORT,...] [--listen-host HOST]\n"
+    "             [--memory SIZE] [--threads N] [--device DEVICE] [--verbose]\n"
     "\n"
     "Trains for a project when told so: by --attach, or by `skep attach`. Runs in the foreground.\n"
     "  --dir DIR              key, receipts and what is being worked on (default\n"
@@ -21,6 +24,9 @@ static const char usage[] =
     "  --bootstrap LIST       keepers or DHT nodes to begin with\n"
     "  --listen-host HOST     numeric address of the DHT session, which is opened only when no\n"
     "                         keeper answers directly\n"
+    "  --memory SIZE          what training may take of the memory, such as 4GiB (default: half\n"
+    "                         of it); a project whose jobs need more is refused\n"
+    "  --threads N            that training computes with (default 1)\n"
     "  --device DEVICE        compute on cpu (default), cuda (an NVIDIA GPU, or say why not), or "
     "auto\n"
     "                         (the GPU if there is one that works, else the CPU)\n"
@@ -51,19 +57,55 @@ static int run(const struct skep_agent_options *options)
     return skep_err_exit_status((enum skep_err)rc);
 }
 
+static int read_threads(const char *text, uint32_t *ret_threads, struct skep_error *err)
+{
+    char *end = NULL;
+    unsigned long threads = strtoul(text, &end, 10);
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || threads < 1 ||
+        threads > SKEP_JOB_THREADS) {
+        return skep_error_set(err, SKEP_ERR_ARGUMENT,
+                              "--threads is \"%.40s\"; allowed: a whole number from 1 to %u", text,
+                              SKEP_JOB_THREADS);
+    }
+    *ret_threads = (uint32_t)threads;
+    return 0;
+}
+
+/* One of the options that say what training may take; a sentence if it makes no sense. */
+static int read_limit(int letter, const char *text, struct skep_agent_options *options)
+{
+    struct skep_error err = {0};
+    int rc;
+    if (letter == 'm') {
+        rc = skep_size_parse("--memory", text, &options->memory_bytes, &err);
+        if (rc == 0 && options->memory_bytes == 0) {
+            rc = skep_error_set(&err, SKEP_ERR_ARGUMENT, "--memory is 0; allowed: more");
+        }
+    } else if (letter == 'D') {
+        rc = skep_device_parse(text, &options->device, &err);
+    } else {
+        rc = read_threads(text, &options->threads, &err);
+    }
+    if (rc != 0) {
+        fprintf(stderr, "skepd: %s\n", err.text);
+    }
+    return rc;
+}
+
 int main(int argc, char **argv)
 {
     static const struct option options[] = {{"dir", required_argument, NULL, 'd'},
                                             {"attach", required_argument, NULL, 'a'},
                                             {"bootstrap", required_argument, NULL, 'b'},
                                             {"listen-host", required_argument, NULL, 'l'},
+                                            {"memory", required_argument, NULL, 'm'},
+                                            {"threads", required_argument, NULL, 't'},
                                             {"device", required_argument, NULL, 'D'},
                                             {"verbose", no_argument, NULL, 'v'},
                                             {"help", no_argument, NULL, 'h'},
                                             {NULL, 0, NULL, 0}};
     struct skep_agent_options chosen = {0};
     enum skep_log_level level = SKEP_LOG_INFO;
-    struct skep_error err = {0};
     int letter;
     skep_process_follow();
     while ((letter = getopt_long(argc, argv, "", options, NULL)) != -1) {
@@ -80,9 +122,10 @@ int main(int argc, char **argv)
         case 'l':
             chosen.listen_host = optarg;
             break;
+        case 'm':
+        case 't':
         case 'D':
-            if (skep_device_parse(optarg, &chosen.device, &err) != 0) {
-                fprintf(stderr, "skepd: %s\n", err.text);
+            if (read_limit(letter, optarg, &chosen) != 0) {
                 return 2;
             }
             break;

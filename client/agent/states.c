@@ -9,7 +9,8 @@ static const enum skep_agent_state moves[SKEP_AGENT_STATES][SKEP_AGENT_EVENTS] =
     [SKEP_AGENT_IDLE] = {[SKEP_AGENT_ATTACHED] = SKEP_AGENT_FINDING,
                          [SKEP_AGENT_PAUSE] = SKEP_AGENT_PAUSED,
                          [SKEP_AGENT_QUIT] = SKEP_AGENT_STOPPING},
-    [SKEP_AGENT_FINDING] = {ANYWHERE(SKEP_AGENT_LOOKING), [SKEP_AGENT_KEPT] = SKEP_AGENT_TRAINING},
+    [SKEP_AGENT_FINDING] = {ANYWHERE(SKEP_AGENT_LOOKING), [SKEP_AGENT_KEPT] = SKEP_AGENT_TRAINING,
+                            [SKEP_AGENT_TOO_LARGE] = SKEP_AGENT_REFUSING},
     [SKEP_AGENT_LOOKING] =
         {ANYWHERE(SKEP_AGENT_FETCHING_TRUNK), [SKEP_AGENT_NOTHING_NEW] = SKEP_AGENT_WAITING,
          [SKEP_AGENT_KEPT] = SKEP_AGENT_TRAINING},
@@ -26,6 +27,9 @@ static const enum skep_agent_state moves[SKEP_AGENT_STATES][SKEP_AGENT_EVENTS] =
                             [SKEP_AGENT_PAUSE] = SKEP_AGENT_PAUSED,
                             [SKEP_AGENT_QUIT] = SKEP_AGENT_STOPPING,
                             [SKEP_AGENT_TIME] = SKEP_AGENT_FINDING},
+    [SKEP_AGENT_REFUSING] = {[SKEP_AGENT_DETACHED] = SKEP_AGENT_IDLE,
+                             [SKEP_AGENT_PAUSE] = SKEP_AGENT_PAUSED,
+                             [SKEP_AGENT_QUIT] = SKEP_AGENT_STOPPING},
     [SKEP_AGENT_PAUSED] =
         {[SKEP_AGENT_RESUME] = SKEP_AGENT_FINDING, [SKEP_AGENT_QUIT] = SKEP_AGENT_STOPPING},
     [SKEP_AGENT_STOPPING] = {[SKEP_AGENT_QUIT] = SKEP_AGENT_STAY},
@@ -51,6 +55,7 @@ const char *skep_agent_state_name(enum skep_agent_state state)
         [SKEP_AGENT_PUBLISHING] = "publishing",
         [SKEP_AGENT_WAITING] = "waiting",
         [SKEP_AGENT_BACKOFF] = "backoff",
+        [SKEP_AGENT_REFUSING] = "refusing",
         [SKEP_AGENT_PAUSED] = "paused",
         [SKEP_AGENT_STOPPING] = "stopping",
     };

@@ -6,6 +6,9 @@
  *                    |<------------------------- the trunk's next version, or the wait is over ---------------------'
  *                    '--time-- BACKOFF <--failed-- any of them            PAUSED, STOPPING: from anywhere
  *
+ * FINDING leads to REFUSING, which only another project, a pause or the end leads out of, when the manifest says that the project's jobs
+ * do not fit into the donor's limits.
+ *
  * A job that was interrupted while it was trained is kept: RESUME, like the next start of the daemon, begins at FINDING, and one of the
  * states before FETCHING_DATA says KEPT, which leads to TRAINING, once it has learned that the job's base is not too old, or that
  * nobody can be asked.
@@ -25,6 +28,7 @@ enum skep_agent_state {
     SKEP_AGENT_PUBLISHING,
     SKEP_AGENT_WAITING,
     SKEP_AGENT_BACKOFF,
+    SKEP_AGENT_REFUSING, /* the project takes more than the donor gives */
     SKEP_AGENT_PAUSED,
     SKEP_AGENT_STOPPING,
     SKEP_AGENT_STATES,
@@ -36,6 +40,7 @@ enum skep_agent_event {
     SKEP_AGENT_DONE,        /* what the state does has succeeded */
     SKEP_AGENT_NOTHING_NEW, /* our update for the newest version is with the keepers already */
     SKEP_AGENT_KEPT,        /* there is a job to go on with */
+    SKEP_AGENT_TOO_LARGE,   /* its jobs do not fit into the donor's limits */
     SKEP_AGENT_FAILED,
     SKEP_AGENT_TIME, /* the time the state waits for has come */
     SKEP_AGENT_PAUSE,

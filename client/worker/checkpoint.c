@@ -8,7 +8,7 @@
 
 #define MARK "SKCP"
 #define FORMAT 1u
-#define HEADER_BYTES 112u
+#define HEADER_BYTES 116u
 #define SHARD_BYTES 16u
 
 static char *path_of(const struct skep_work *work)
@@ -94,6 +94,7 @@ int skep_checkpoint_write(const struct skep_work *work, struct skep_error *err)
     skep_stream_put_u32(out, FORMAT);
     skep_stream_put(out, identity.bytes, sizeof identity.bytes);
     put_position(out, &work->position);
+    skep_stream_put_u32(out, work->parts);
     skep_stream_put_u32(out, (uint32_t)work->job.shard_count);
     for (size_t i = 0; i < work->job.shard_count; i++) {
         put_shard(out, work, i);
@@ -150,6 +151,9 @@ static int get_header(struct skep_stream_in *in, struct skep_work *work, struct 
     }
     if (rc == 0) {
         rc = get_position(in, &work->position, err);
+    }
+    if (rc == 0) {
+        rc = skep_stream_get_u32(in, &work->parts, err);
     }
     if (rc == 0) {
         rc = skep_stream_get_u32(in, &shards, err);

@@ -4,6 +4,7 @@
  *   "SKCP" u32 format(1)  identity[32] (skep_job_file_identity)
  *   u32 step  u64 tokens  f64 loss_first  f64 loss_last
  *   u32 updating  f64 step_loss  u64 step_tokens  f64 clip  u32 shard  u64 offset         struct skep_train_position
+ *   u32 parts     of the first so many shards all is written that a job leaves (parts.h)
  *   u32 shards, then for each: u64 parameters  u64 moments' step  parameters, first and second moments, float32 each,
  *                              and if updating and the shard is number `shard` or later its gradients
  *   SHA-256 of all before

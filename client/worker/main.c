@@ -30,7 +30,8 @@ static atomic_bool stop_wanted;
 /* What is remembered between the steps. */
 struct course {
     struct skep_work *work;
-    struct skep_train_position kept; /* as in the checkpoint on the disk */
+    struct skep_train_position kept; /* as in the checkpoint on the disk, */
+    uint32_t kept_parts;             /* too */
     uint64_t told_ms;
     uint64_t kept_ms;
     uint64_t pause_ms; /* between checkpoints; 0: none */
@@ -93,16 +94,30 @@ static void listen_to_agent(struct course *course)
     }
 }
 
+/* Is there anything that the checkpoint on the disk does not have? */
+static bool is_news(const struct course *course)
+{
+    const struct skep_work *work = course->work;
+    const struct skep_train_position *position = &work->position;
+    const struct skep_train_position *kept = &course->kept;
+    return position->step != kept->step || position->updating != kept->updating ||
+           position->shard != kept->shard || position->offset != kept->offset ||
+           work->parts != course->kept_parts;
+}
+
 static int keep(struct course *course, struct skep_error *err)
 {
-    const struct skep_train_position *position = &course->work->position;
-    if (position->step == course->kept.step && position->updating == course->kept.updating &&
-        position->shard == course->kept.shard && position->offset == course->kept.offset) {
+    const struct skep_work *work = course->work;
+    if (!is_news(course)) {
         return 0;
     }
-    int rc = skep_checkpoint_write(course->work, err);
+    if (work->parts != 0) {
+        skep_parts_sync(work);
+    }
+    int rc = skep_checkpoint_write(work, err);
     if (rc == 0) {
-        course->kept = *position;
+        course->kept = work->position;
+        course->kept_parts = work->parts;
         course->kept_ms = skep_clock_monotonic_ms();
     }
     return rc;
@@ -143,8 +158,10 @@ static int set_out(struct course *course, struct skep_error *err)
         skep_log(SKEP_LOG_INFO, "going on after step %u of %u", work->position.step,
                  work->manifest.training.steps);
         course->kept = work->position;
+        course->kept_parts = work->parts;
         return 0;
     }
+    work->parts = 0;
     work->position = course->kept; /* nothing that is better than what is on the disk */
     if (rc == SKEP_ERR_CANCELLED) {
         *err = why;
@@ -199,10 +216,11 @@ static int run(struct course *course, const char *path, struct skep_error *err)
     if (rc == 0) {
         rc = train(course, err);
     }
-    for (size_t i = 0; i < work->job.shard_count && rc == 0; i++) {
+    while (rc == 0 && work->parts < work->job.shard_count) {
         rc = skep_work_stopped(err);
         if (rc == 0) {
-            rc = skep_part_write(work, i, err);
+            rc = skep_part_write(work, work->parts, err);
+            work->parts += rc == 0;
         }
     }
     if (rc == 0) {
@@ -233,6 +251,8 @@ static void obey(void)
     pid_t parent = getppid();
     sigaction(SIGTERM, &action, NULL);
     sigaction(SIGINT, &action, NULL);
+    signal(SIGPIPE,
+           SIG_IGN); /* a daemon that is gone hears nothing, and the checkpoint matters still */
     skep_ops_set_stop(&stop_wanted);
     prctl(PR_SET_PDEATHSIG, SIGTERM);
     if (getppid() != parent) {

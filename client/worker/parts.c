@@ -1,7 +1,9 @@
 #include "client/worker/parts.h"
 
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include "client/worker/flat.h"
 #include "common/base/alloc.h"
@@ -127,4 +129,13 @@ int skep_part_write(struct skep_work *work, size_t i, struct skep_error *err)
         rc = write_residual(work, i, err);
     }
     return rc == 0 ? write_moments(work, i, err) : rc;
+}
+
+void skep_parts_sync(const struct skep_work *work)
+{
+    int folder = open(work->folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (folder >= 0) {
+        (void)syncfs(folder);
+        close(folder);
+    }
 }

@@ -1,7 +1,11 @@
 #include "client/worker/work.h"
 
+#include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
+#include <unistd.h>
 
 #include "client/worker/flat.h"
 #include "common/base/alloc.h"
@@ -97,9 +101,29 @@ static int make_model(struct skep_work *work, struct skep_error *err)
     return rc;
 }
 
+/* A worker whose daemon was killed may still be writing its checkpoint when the next daemon starts the next worker: that waits. */
+static int wait_for_folder(struct skep_work *work, struct skep_error *err)
+{
+    char *path = skep_format("%s/lock", work->folder);
+    work->lock = open(path, O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+    int rc = 0;
+    while (work->lock >= 0 && rc == 0 && flock(work->lock, LOCK_EX) != 0 && errno == EINTR) {
+        rc = skep_work_stopped(err);
+    }
+    if (work->lock < 0) {
+        rc = skep_error_set(err, SKEP_ERR_IO, "cannot open %s: %s", path, strerror(errno));
+    }
+    free(path);
+    return rc;
+}
+
 int skep_work_open(struct skep_work *work, const char *path, struct skep_error *err)
 {
+    work->lock = -1;
     int rc = read_job(work, path, err);
+    if (rc == 0) {
+        rc = wait_for_folder(work, err);
+    }
     if (rc == 0) {
         rc = read_manifest(work, err);
     }
@@ -201,6 +225,7 @@ int skep_work_begin(struct skep_work *work, struct skep_error *err)
         }
     }
     work->position = (struct skep_train_position){0};
+    work->parts = 0;
     return 0;
 }
 
@@ -228,6 +253,9 @@ void skep_work_done(struct skep_work *work)
     free(work->chunks);
     free(work->scratch);
     free(work->folder);
+    if (work->lock > 0) {
+        close(work->lock);
+    }
     skep_manifest_done(&work->manifest);
     skep_job_file_done(&work->job);
     *work = (struct skep_work){0};

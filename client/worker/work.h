@@ -26,6 +26,7 @@
 /* Zero-initialise; free with skep_work_done(). */
 struct skep_work {
     char *folder; /* of the job file: all that is written goes there */
+    int lock;     /* one worker at a time has it */
     struct skep_job_file job;
     struct skep_manifest manifest;
     const struct skep_ops *ops;
@@ -37,6 +38,7 @@ struct skep_work {
     struct skep_slice_chunk *chunks;
     float *scratch; /* as long as the largest shard */
     struct skep_train_position position;
+    uint32_t parts; /* shards of which all is written that a job leaves (parts.h) */
     const struct skep_shard
         *damaged; /* after an error: the shard whose state is not what its root says */
 };

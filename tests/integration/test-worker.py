@@ -364,7 +364,124 @@ def a_donors_own_moments_and_residual_begin_anew_when_they_are_damaged():
             os.unlink(os.path.join(folder, place))
 
 
-result = tap.main()
+# ---- the daemon, whose job this is ----
+
+# A job takes a few seconds: long enough to be interrupted.
+swarm = skep.Swarm(keepers=2, donors=0, task=skep.TINY_TASK.replace("steps: 4", "steps: 2500").replace("1500", "500"))
+
+
+def folder_of(i):
+    return swarm.path(f"donor-{i}")
+
+
+def donor(i, *words):
+    return swarm.skep(*words, "--dir", folder_of(i)).decode()
+
+
+def status_of(i):
+    swarm.skep("status", "--json", "--dir", folder_of(i), status=None)
+    return json.loads(donor(i, "status", "--json")) if swarm.exit_status == 0 else {"state": "starting"}
+
+
+def trains(i):
+    """In the middle of a job: the worker has said so."""
+    status = status_of(i)
+    return status["state"] == "training" and status["tokens_per_s"] > 0
+
+
+def log_of(i):
+    with open(swarm.path(f"donor-{i}.log"), errors="replace") as file:
+        return file.read()
+
+
+def interrupted(i):
+    return os.path.exists(os.path.join(folder_of(i), f"project-{swarm.project[:8]}", "job", "checkpoint"))
+
+
+def goes_on(i, how, times):
+    """Interrupts the donor's job `how`, and sees that it is taken up and published."""
+    skep.wait("a job in its middle", lambda: trains(i))
+    before = swarm.versions(0)
+    how()
+    skep.wait("the job is taken up", lambda: log_of(i).count("going on after step") >= times)
+    skep.wait("and published", lambda: swarm.versions(0) > before)
+    assert "given up" not in log_of(i), log_of(i)
+
+
+@tap.case
+def a_paused_job_goes_on_when_it_is_resumed():
+    swarm.start_donor(0)
+
+    def pause():
+        donor(0, "pause")
+        skep.wait("the checkpoint is written", lambda: interrupted(0))
+        assert status_of(0)["state"] == "paused"
+        donor(0, "resume")
+    goes_on(0, pause, 1)
+
+
+@tap.case
+def a_job_goes_on_after_the_daemon_was_stopped_and_after_it_was_killed():
+    def stop():
+        assert swarm.processes["donor-0"].stop() == 0
+        assert interrupted(0)
+        swarm.start_donor(0)
+    goes_on(0, stop, 2)
+
+    def kill():
+        swarm.processes["donor-0"].kill()
+        swarm.start_donor(0)  # while the worker may still be writing
+    goes_on(0, kill, 3)
+
+
+@tap.case
+def a_killed_worker_loses_nothing_but_time():
+    skep.wait("a job in its middle", lambda: trains(0))
+    before = swarm.versions(0)
+    children = subprocess.run(["pgrep", "-P", str(swarm.processes["donor-0"].child.pid)], capture_output=True).stdout.split()
+    assert len(children) == 1, children
+    os.kill(int(children[0]), signal.SIGKILL)
+    skep.wait("the job is published all the same", lambda: swarm.versions(0) > before)
+    assert "the worker ended with signal 9" in log_of(0)
+
+
+@tap.case
+def a_job_whose_base_has_become_too_old_is_given_up_with_a_sentence():
+    skep.wait("a job in its middle", lambda: trains(0))
+    donor(0, "pause")
+    skep.wait("the checkpoint is written", lambda: interrupted(0))
+    began = status_of(0)["round"]
+    swarm.start_donor(1)
+    skep.wait("three versions without it", lambda: swarm.versions(0) >= began + 3)
+    donor(0, "resume")
+    skep.wait("the job is given up", lambda: f"the interrupted job is given up: it began at version {began}," in log_of(0))
+    skep.wait("and a new one trained", lambda: trains(0) and status_of(0)["round"] > began)
+
+
+@tap.case
+def a_project_that_takes_more_memory_than_the_donor_gives_is_refused_before_anything_is_fetched():
+    with skep.Swarm(keepers=0, task=None) as lone:
+        arguments = [skep.program("skepd"), "--dir", lone.path("donor"), "--listen-host", f"{lone.net}.99", "--memory", "1MiB",
+                     "--attach", swarm.project, "--bootstrap", f"{swarm.keeper_host(0)}:{skep.PORT}"]
+        lone.processes["donor"] = skep.Process(arguments, lone.path("donor.log"))
+
+        def status():
+            lone.skep("status", "--json", "--dir", lone.path("donor"), status=None)
+            return lone.exit_status == 0 and json.loads(lone.skep("status", "--json", "--dir", lone.path("donor")))
+        found = skep.wait("it is refused", lambda: status() and status()["state"] == "refusing" and status())
+        assert "1.0 MiB" in found["sentence"] and "--memory" in found["sentence"], found
+        assert found["memory_limit_bytes"] == 1 << 20, found
+        project = lone.path("donor", f"project-{swarm.project[:8]}")
+        assert not os.listdir(os.path.join(project, "states")), "nothing is fetched"
+        lone.skep("detach", "--dir", lone.path("donor"))
+        assert status()["state"] == "idle", status()
+        assert lone.processes["donor"].stop() == 0
+
+
+with swarm:
+    result = tap.main()
+    if result:
+        swarm.end(keep=True)
 if result:
     print(f"# what is left lies in {FOLDER}")
 else:

@@ -81,6 +81,20 @@ static void a_kept_job_is_gone_on_with_before_anything_new_is_fetched(void **sta
     assert_int_equal(skep_agent_next(at, SKEP_AGENT_KEPT), SKEP_AGENT_TRAINING);
 }
 
+static void
+a_project_that_is_too_large_is_left_alone_until_something_else_is_asked_for(void **state)
+{
+    (void)state;
+    assert_int_equal(skep_agent_next(SKEP_AGENT_FINDING, SKEP_AGENT_TOO_LARGE),
+                     SKEP_AGENT_REFUSING);
+    for (int event = 0; event < SKEP_AGENT_EVENTS; event++) {
+        enum skep_agent_state next =
+            skep_agent_next(SKEP_AGENT_REFUSING, (enum skep_agent_event)event);
+        assert_true(next == SKEP_AGENT_REFUSING || event == SKEP_AGENT_DETACHED ||
+                    event == SKEP_AGENT_PAUSE || event == SKEP_AGENT_QUIT);
+    }
+}
+
 /* Whatever happens in whatever order: training follows only from a job that was fetched or kept, publishing only from training. */
 static void only_a_job_that_is_there_is_trained(void **state)
 {
@@ -110,6 +124,8 @@ int main(void)
         cmocka_unit_test(nothing_leads_out_of_stopping),
         cmocka_unit_test(a_donor_whose_update_is_in_waits_instead_of_training_again),
         cmocka_unit_test(a_kept_job_is_gone_on_with_before_anything_new_is_fetched),
+        cmocka_unit_test(
+            a_project_that_is_too_large_is_left_alone_until_something_else_is_asked_for),
         cmocka_unit_test(only_a_job_that_is_there_is_trained),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
