@@ -14,9 +14,21 @@ struct head {
     const skep_real *q; /* [length, width], stride wide */
     const skep_real *k;
     const skep_real *v;
-    skep_real *probability; /* [length, length]; or one block of rows, */
-    size_t kept;            /* when 0 rows of it are kept for the way back, else length */
+    skep_real *probability; /* blocks of rows, each as wide as its last row sees; */
+    bool kept;              /* or room for one block, when there is no way back */
 };
+
+/* Values of the blocks before the one that begins at row `start`. */
+static size_t blocks_before(size_t start)
+{
+    return start * (start + SKEP_ATTENTION_BLOCK) / 2;
+}
+
+size_t skep_attention_probabilities(size_t length)
+{
+    size_t last = (length - 1) / SKEP_ATTENTION_BLOCK * SKEP_ATTENTION_BLOCK;
+    return blocks_before(last) + (length - last) * length;
+}
 
 static struct head head_of(const struct skep_model *model, uint32_t layer, uint32_t sequence,
                            uint32_t index)
@@ -29,14 +41,17 @@ static struct head head_of(const struct skep_model *model, uint32_t layer, uint3
                         .width = d / config->heads,
                         .wide = 3 * d,
                         .narrow = d,
-                        .kept = model->options.forward_only ? 0 : model->length};
+                        .kept = !model->options.forward_only};
     head.scale = (skep_real)(1 / sqrt((double)head.width));
     head.slope = (skep_real)exp2(-8.0 * index / config->heads);
     head.q = inner->qkv + (size_t)sequence * model->length * head.wide + index * head.width;
     head.k = head.q + d;
     head.v = head.k + d;
-    head.probability =
-        inner->probability + ((size_t)sequence * config->heads + index) * head.kept * head.length;
+    head.probability = inner->probability;
+    if (head.kept) {
+        head.probability +=
+            ((size_t)sequence * config->heads + index) * skep_attention_probabilities(head.length);
+    }
     return head;
 }
 
@@ -46,9 +61,10 @@ static size_t block_rows(const struct head *head, size_t start)
     return left < SKEP_ATTENTION_BLOCK ? left : SKEP_ATTENTION_BLOCK;
 }
 
-static struct skep_causal causal_of(const struct head *head, size_t start)
+/* `seen` columns are computed, and lie row after row. */
+static struct skep_causal causal_of(const struct head *head, size_t start, size_t seen)
 {
-    return (struct skep_causal){start, head->length, head->scale, head->slope};
+    return (struct skep_causal){start, seen, head->scale, head->slope};
 }
 
 static void head_forward(const struct head *head, skep_real *attended)
@@ -56,13 +72,14 @@ static void head_forward(const struct head *head, skep_real *attended)
     for (size_t start = 0; start < head->length; start += SKEP_ATTENTION_BLOCK) {
         size_t rows = block_rows(head, start);
         size_t seen = start + rows;
-        skep_real *p = head->probability + (head->kept == 0 ? 0 : start) * head->length;
+        skep_real *p = head->probability + (head->kept ? blocks_before(start) : 0);
         head->ops->gemm((struct skep_gemm_size){rows, seen, head->width},
                         (struct skep_matrix){head->q + start * head->wide, head->wide, false},
-                        (struct skep_matrix){head->k, head->wide, true}, 0, p, head->length);
-        head->ops->softmax_causal((struct skep_rows){rows, seen, NULL}, causal_of(head, start), p);
+                        (struct skep_matrix){head->k, head->wide, true}, 0, p, seen);
+        head->ops->softmax_causal((struct skep_rows){rows, seen, NULL},
+                                  causal_of(head, start, seen), p);
         head->ops->gemm((struct skep_gemm_size){rows, head->width, seen},
-                        (struct skep_matrix){p, head->length, false},
+                        (struct skep_matrix){p, seen, false},
                         (struct skep_matrix){head->v, head->wide, false}, 0,
                         attended + start * head->narrow, head->narrow);
     }
@@ -77,20 +94,20 @@ static void head_backward(const struct head *head, const skep_real *dattended, s
     for (size_t start = 0; start < head->length; start += SKEP_ATTENTION_BLOCK) {
         size_t rows = block_rows(head, start);
         size_t seen = start + rows;
-        const skep_real *p = head->probability + start * head->length;
+        const skep_real *p = head->probability + blocks_before(start);
         struct skep_matrix dout = {dattended + start * head->narrow, head->narrow, false};
         head->ops->gemm((struct skep_gemm_size){seen, head->width, rows},
-                        (struct skep_matrix){p, head->length, true}, dout, 1, dv, head->wide);
+                        (struct skep_matrix){p, seen, true}, dout, 1, dv, head->wide);
         head->ops->gemm((struct skep_gemm_size){rows, seen, head->width}, dout,
-                        (struct skep_matrix){head->v, head->wide, true}, 0, dscores, head->length);
+                        (struct skep_matrix){head->v, head->wide, true}, 0, dscores, seen);
         head->ops->softmax_causal_backward((struct skep_rows){rows, seen, NULL},
-                                           causal_of(head, start), p, dscores);
+                                           causal_of(head, start, seen), p, dscores);
         head->ops->gemm((struct skep_gemm_size){rows, head->width, seen},
-                        (struct skep_matrix){dscores, head->length, false},
+                        (struct skep_matrix){dscores, seen, false},
                         (struct skep_matrix){head->k, head->wide, false}, 0,
                         dqkv + start * head->wide, head->wide);
         head->ops->gemm((struct skep_gemm_size){seen, head->width, rows},
-                        (struct skep_matrix){dscores, head->length, true},
+                        (struct skep_matrix){dscores, seen, true},
                         (struct skep_matrix){head->q + start * head->wide, head->wide, false}, 1,
                         dk, head->wide);
     }

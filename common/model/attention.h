@@ -4,6 +4,9 @@
 
 #include "common/model/model-state.h"
 
+/* Values that one head of one sequence keeps for the way back. */
+size_t skep_attention_probabilities(size_t length);
+
 void skep_attention_forward(struct skep_model *model, uint32_t layer);
 /* model->dx goes from the gradient of the layer's output to that of its input. */
 void skep_attention_backward(struct skep_model *model, uint32_t layer);

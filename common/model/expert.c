@@ -229,17 +229,27 @@ static void paper_forward(const struct skep_ops *ops, struct skep_expert_shape s
            paper.third_bias, y);
 }
 
-/* From dactive, the gradient of a stage's result, which is spoiled, to dpre, that of its product with the weights. */
-static void stage_backward(const struct skep_ops *ops, struct skep_rows wide,
-                           const struct stage *stage, const struct stage *gradient,
-                           const struct paper_work *parts, int i, skep_real *dactive,
-                           skep_real *dpre)
+struct paper_back {
+    const struct skep_ops *ops;
+    struct skep_rows wide;
+    struct paper paper;
+    struct paper gradient;
+    struct paper_work parts;
+    skep_real *dactive; /* [n, h] gradient of a stage's result, then spoiled, */
+    skep_real *dpre;    /* [n, h] and of its product with the weights */
+};
+
+/* From dactive to dpre. */
+static void stage_backward(const struct paper_back *back, int i)
 {
-    ops->affine_relu_backward(wide, dactive, parts->active[i], parts->hat[i], stage->norm, dactive,
-                              gradient->norm);
-    ops->fill(wide.count * wide.dim, 0, dpre);
-    ops->normalise_backward(wide, dactive, parts->hat[i], parts->scale[i], dpre);
-    ops->rows_sum(wide, dpre, gradient->bias);
+    const struct skep_ops *ops = back->ops;
+    const struct paper_work *parts = &back->parts;
+    ops->affine_relu_backward(back->wide, back->dactive, parts->active[i], parts->hat[i],
+                              back->paper.stages[i].norm, back->dactive,
+                              back->gradient.stages[i].norm);
+    ops->fill(back->wide.count * back->wide.dim, 0, back->dpre);
+    ops->normalise_backward(back->wide, back->dactive, parts->hat[i], parts->scale[i], back->dpre);
+    ops->rows_sum(back->wide, back->dpre, back->gradient.stages[i].bias);
 }
 
 static void paper_backward(const struct skep_ops *ops, struct skep_expert_shape shape,
@@ -249,29 +259,34 @@ static void paper_backward(const struct skep_ops *ops, struct skep_expert_shape 
     size_t n = rows.count;
     size_t d = shape.dim;
     size_t h = shape.hidden;
-    struct paper paper = paper_of(shape, parameters);
-    struct paper gradient = paper_of(shape, pass->dparameters);
-    struct paper_work parts = paper_work_of(shape, n, pass->work);
-    struct skep_rows wide = {n, h, NULL};
     struct skep_linear first = {n, d, h};
     struct skep_linear second = {n, h, h};
     struct skep_linear third = {n, h, d};
-    skep_real *dpre = pass->scratch;
-    skep_real *dactive = pass->scratch + n * h;
-    begin(ops, pass->beta, 3 * h, gradient.stages[0].bias);
-    begin(ops, pass->beta, 3 * h, gradient.stages[1].bias);
-    begin(ops, pass->beta, d, gradient.third_bias);
-    ops->rows_sum((struct skep_rows){n, d, NULL}, pass->dy, gradient.third_bias);
-    skep_linear_weights(ops, third, pass->dy, parts.active[1], pass->beta, gradient.third);
-    skep_linear_inputs(ops, third, pass->dy, paper.third, 0, dactive);
-    stage_backward(ops, wide, &paper.stages[1], &gradient.stages[1], &parts, 1, dactive, dpre);
-    skep_linear_weights(ops, second, dpre, parts.active[0], pass->beta, gradient.stages[1].weight);
-    skep_linear_inputs(ops, second, dpre, paper.stages[1].weight, 0, dactive);
-    stage_backward(ops, wide, &paper.stages[0], &gradient.stages[0], &parts, 0, dactive, dpre);
-    skep_linear_weights(ops, first, dpre, parts.x, pass->beta, gradient.stages[0].weight);
+    struct paper_back back = {.ops = ops,
+                              .wide = {n, h, NULL},
+                              .paper = paper_of(shape, parameters),
+                              .gradient = paper_of(shape, pass->dparameters),
+                              .parts = paper_work_of(shape, n, pass->work),
+                              .dactive = pass->scratch + n * h,
+                              .dpre = pass->scratch};
+    const struct paper *paper = &back.paper;
+    const struct paper *gradient = &back.gradient;
+    begin(ops, pass->beta, 3 * h, gradient->stages[0].bias);
+    begin(ops, pass->beta, 3 * h, gradient->stages[1].bias);
+    begin(ops, pass->beta, d, gradient->third_bias);
+    ops->rows_sum((struct skep_rows){n, d, NULL}, pass->dy, gradient->third_bias);
+    skep_linear_weights(ops, third, pass->dy, back.parts.active[1], pass->beta, gradient->third);
+    skep_linear_inputs(ops, third, pass->dy, paper->third, 0, back.dactive);
+    stage_backward(&back, 1);
+    skep_linear_weights(ops, second, back.dpre, back.parts.active[0], pass->beta,
+                        gradient->stages[1].weight);
+    skep_linear_inputs(ops, second, back.dpre, paper->stages[1].weight, 0, back.dactive);
+    stage_backward(&back, 0);
+    skep_linear_weights(ops, first, back.dpre, back.parts.x, pass->beta,
+                        gradient->stages[0].weight);
     if (pass->dx != NULL) {
-        skep_linear_inputs(ops, first, dpre, paper.stages[0].weight, 0, dactive);
-        ops->rows_scatter_add(rows, dactive, pass->dx);
+        skep_linear_inputs(ops, first, back.dpre, paper->stages[0].weight, 0, back.dactive);
+        ops->rows_scatter_add(rows, back.dactive, pass->dx);
     }
 }
 

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/model/attention.h"
 #include "common/model/experts.h"
 #include "common/model/layout.h"
 #include "common/model/model-state.h"
@@ -44,7 +45,8 @@ struct sizes {
     size_t grid;
     size_t length;
     size_t answers;
-    size_t square; /* attention probabilities of one layer */
+    size_t choosers; /* sequences or tokens: what has row scores of its own */
+    size_t square;   /* attention probabilities of one layer */
 };
 
 static struct sizes sizes_of(const struct skep_model *model)
@@ -61,15 +63,17 @@ static struct sizes sizes_of(const struct skep_model *model)
                           .answers = skep_model_answers(config)};
     sizes.tokens = sizes.batch * sizes.length;
     sizes.pairs = sizes.tokens * config->experts_per_token;
-    sizes.square = sizes.back ? sizes.tokens * sizes.length * config->heads
-                              : SKEP_ATTENTION_BLOCK * sizes.length;
+    sizes.choosers = config->route == SKEP_ROUTE_TOKEN ? sizes.tokens : sizes.batch;
+    sizes.square = sizes.back
+                       ? sizes.batch * config->heads * skep_attention_probabilities(sizes.length)
+                       : SKEP_ATTENTION_BLOCK * sizes.length;
     return sizes;
 }
 
 /* Of the host; always a layer's own. */
 static void place_choice(struct arena *arena, const struct sizes *s, struct skep_model_kept *kept)
 {
-    kept->row_scores = place_reals(arena, s->tokens * s->rows);
+    kept->row_scores = place_reals(arena, s->choosers * s->rows);
     kept->column_scores = place_reals(arena, s->tokens * s->columns);
     kept->chosen = place(arena, s->pairs, sizeof *kept->chosen);
     kept->weight = place_reals(arena, s->pairs);
@@ -139,7 +143,7 @@ static void place_ends(struct arena *arena, const struct sizes *s, struct skep_m
     model->output_index = place(arena, s->tokens, sizeof *model->output_index);
     model->targets = place(arena, s->tokens, sizeof *model->targets);
     model->x = place_reals(arena, s->tokens * s->d);
-    model->row_scores = place_reals(arena, s->tokens * s->rows);
+    model->row_scores = place_reals(arena, s->choosers * s->rows);
     model->column_scores = place_reals(arena, s->tokens * s->columns);
     model->final_hat = place_reals(arena, s->tokens * s->d);
     model->final_scale = place_reals(arena, s->tokens);
@@ -186,7 +190,7 @@ static void place_host(struct arena *arena, const struct sizes *s, struct skep_m
     model->reals = place_reals(arena, s->lm ? 0 : s->tokens * wide);
     model->pair_reals = place_reals(arena, s->pairs);
     if (s->back) {
-        model->drow = place_reals(arena, s->tokens * s->rows);
+        model->drow = place_reals(arena, s->choosers * s->rows);
         model->dcolumn = place_reals(arena, s->tokens * s->columns);
         model->dweight = place_reals(arena, s->pairs);
     }

@@ -62,7 +62,7 @@ struct skep_model_inner {
     skep_real *in_norm; /* [N, d] and scaled */
     skep_real *qkv;     /* [N, 3d] */
     skep_real *
-        probability; /* [batch, heads, length, length]; a block of rows if it is not needed again */
+        probability; /* [batch, heads] of attention.c's blocks; one block if it is not needed again */
     skep_real *attended; /* [N, d] */
     skep_real *mid_hat;  /* [N, d] normalised input of the gate, */
     skep_real *mid_scale;
@@ -115,7 +115,7 @@ struct skep_model {
     uint32_t *targets;            /* [outputs] */
     skep_real *x;                 /* [N, d] */
     skep_real *prefix_mean;       /* [batch, d] */
-    skep_real *row_scores;        /* [N, R] */
+    skep_real *row_scores;        /* [batch or N, R] */
     skep_real *column_scores;     /* [N, C] */
     skep_real *final_hat;         /* [outputs, d] */
     skep_real *final_scale;
@@ -139,7 +139,7 @@ struct skep_model {
     uint32_t *index;                  /* [M] */
     skep_real *reals;                 /* [N, inputs] of a classifier, then [outputs, classes] */
     skep_real *pair_reals;            /* [M] */
-    skep_real *drow;                  /* [N, R] */
+    skep_real *drow;                  /* [batch or N, R] */
     skep_real *dcolumn;               /* [N, C] */
     skep_real *dweight;               /* [N, k] */
     skep_real *called_y;              /* [M, d], if experts are called */
