@@ -31,5 +31,11 @@ tests_gpu_test_gpu_models_SOURCES = tests/gpu/test-gpu-models.c $(GPU_OR_SKIP) $
 tests_gpu_test_gpu_models_CPPFLAGS = $(GPU_CPPFLAGS)
 tests_gpu_test_gpu_models_LDADD = $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 
+# Figures of a card: tests/gpu/device-check builds it and runs it.
+EXTRA_PROGRAMS += tests/gpu/bench-gpu
+tests_gpu_bench_gpu_SOURCES = tests/gpu/bench-gpu.c $(GPU_OR_SKIP)
+tests_gpu_bench_gpu_CPPFLAGS = $(GPU_CPPFLAGS)
+tests_gpu_bench_gpu_LDADD = $(LIBS_FLOOR3)
+
 TESTS += tests/gpu/test-plugin.py
-EXTRA_DIST += tests/gpu/test-plugin.py
+EXTRA_DIST += tests/gpu/test-plugin.py tests/gpu/device-check
