@@ -252,13 +252,18 @@ int skep_remote_submit(struct skep_remote_request *request,
         fits = skep_remote_queue_push(&remote->queue, request->tasks, request->count);
         if (fits) {
             request->left = request->count;
-            pthread_cond_broadcast(&remote->work);
         }
         pthread_mutex_unlock(&remote->lock);
     }
     if (!fits) {
         return skep_error_set(err, SKEP_ERR_STATE,
                               "too many calls of experts wait here; try again later");
+    }
+    /* The lock is free again: whoever wakes needs it. */
+    if (request->count == 1) {
+        pthread_cond_signal(&remote->work);
+    } else {
+        pthread_cond_broadcast(&remote->work);
     }
     remote->bytes += bytes;
     request->held = skep_http_hold(exchange);

@@ -15,6 +15,7 @@
 #define CONNECT_MS 5000L
 #define EXCHANGE_MS 30000u
 #define IDLE_CONNECTIONS 64L /* kept for reuse */
+#define IDLE_HANDLES 16u     /* making one takes curl longer than a small exchange takes the network */
 #define PIN_TEXT_SIZE 64
 
 /* One exchange, from skep_http_send() or skep_http_call() to its end. */
@@ -61,6 +62,8 @@ struct skep_http_client {
     unsigned parallel;
     struct list waiting;
     struct list running;
+    CURL *idle[IDLE_HANDLES];
+    unsigned idle_count;
     CURL *easy; /* of skep_http_call() */
 };
 
@@ -264,14 +267,30 @@ void skep_http_answer_done(struct skep_http_answer *answer)
 
 /* ---- many at once, on the loop ---- */
 
+static CURL *handle_take(struct skep_http_client *client)
+{
+    CURL *easy = client->idle_count > 0 ? client->idle[--client->idle_count] : curl_easy_init();
+    assert(easy != NULL);
+    return easy;
+}
+
+static void handle_give(struct skep_http_client *client, CURL *easy)
+{
+    if (client->idle_count < IDLE_HANDLES) {
+        curl_easy_reset(easy);
+        client->idle[client->idle_count++] = easy;
+    } else {
+        curl_easy_cleanup(easy);
+    }
+}
+
 static void start_waiting(struct skep_http_client *client)
 {
     while (client->running.count < client->parallel && client->waiting.first != NULL) {
         struct transfer *transfer = client->waiting.first;
         list_remove(&client->waiting, transfer);
         list_append(&client->running, transfer);
-        CURL *easy = curl_easy_init();
-        assert(easy != NULL);
+        CURL *easy = handle_take(client);
         prepare(easy, transfer);
         curl_multi_add_handle(client->multi, easy);
     }
@@ -282,7 +301,7 @@ static void finish(struct transfer *transfer, int result, const struct skep_erro
 {
     if (transfer->easy != NULL) {
         curl_multi_remove_handle(transfer->client->multi, transfer->easy);
-        curl_easy_cleanup(transfer->easy);
+        handle_give(transfer->client, transfer->easy);
     }
     transfer->callback(transfer->user, result, &transfer->answer, err);
     transfer_free(transfer);
@@ -417,6 +436,9 @@ void skep_http_client_free(struct skep_http_client *client)
         client->parallel = 0; /* nothing starts any more */
         cancel_all(&client->running);
         cancel_all(&client->waiting);
+        while (client->idle_count > 0) {
+            curl_easy_cleanup(client->idle[--client->idle_count]);
+        }
         curl_multi_cleanup(client->multi);
         skep_timer_free(client->timer);
     }
