@@ -14,3 +14,12 @@ check_PROGRAMS += tests/integration/make-job
 tests_integration_make_job_SOURCES = tests/integration/make-job.c tests/lib/job-maker.c \
     tests/lib/job-maker.h
 tests_integration_make_job_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
+
+# Against real keepers too, but in C.
+INTEGRATION_C = tests/integration/test-caller
+tests_integration_test_caller_SOURCES = tests/integration/test-caller.c tests/lib/real-keepers.c tests/lib/real-keepers.h
+tests_integration_test_caller_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+if HAVE_CMOCKA
+TESTS += $(INTEGRATION_C)
+endif
+check_PROGRAMS += $(INTEGRATION_C)
