@@ -15,10 +15,12 @@ tests_integration_make_job_SOURCES = tests/integration/make-job.c tests/lib/job-
     tests/lib/job-maker.h
 tests_integration_make_job_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
 
-# Against real keepers too, but in C.
-INTEGRATION_C = tests/integration/test-caller
+# Over real connections too, but in C.
+INTEGRATION_C = tests/integration/test-caller tests/integration/test-lying-keeper
 tests_integration_test_caller_SOURCES = tests/integration/test-caller.c tests/lib/real-keepers.c tests/lib/real-keepers.h
 tests_integration_test_caller_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+tests_integration_test_lying_keeper_SOURCES = tests/integration/test-lying-keeper.c
+tests_integration_test_lying_keeper_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 if HAVE_CMOCKA
 TESTS += $(INTEGRATION_C)
 endif
