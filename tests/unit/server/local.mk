@@ -1,6 +1,8 @@
-UNIT_TESTS += tests/unit/server/test-experts-queue tests/unit/server/test-experts-sessions \
+UNIT_TESTS += tests/unit/server/test-experts-pass tests/unit/server/test-experts-queue tests/unit/server/test-experts-sessions \
     tests/unit/server/test-options tests/unit/server/test-reply tests/unit/server/test-router \
     tests/unit/server/test-shape
+tests_unit_server_test_experts_pass_SOURCES = tests/unit/server/test-experts-pass.c
+tests_unit_server_test_experts_pass_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 tests_unit_server_test_experts_queue_SOURCES = tests/unit/server/test-experts-queue.c
 tests_unit_server_test_experts_queue_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 tests_unit_server_test_experts_sessions_SOURCES = tests/unit/server/test-experts-sessions.c
