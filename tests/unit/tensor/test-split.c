@@ -178,7 +178,7 @@ static void a_product_in_blocks_is_the_whole_product(void **state)
     (void)state;
     const size_t rows = 700;
     const size_t columns = 550;
-    const size_t inner = 2100; /* ten times a block's work */
+    const size_t inner = 2100; /* some times a block's work */
     float *a = skep_alloc(rows * inner, sizeof *a);
     float *b = skep_alloc(columns * inner, sizeof *b);
     float *c = skep_alloc(2 * rows * columns, sizeof *c);
