@@ -15,7 +15,7 @@
 #define CONNECT_MS 5000L
 #define EXCHANGE_MS 30000u
 #define IDLE_CONNECTIONS 64L /* kept for reuse */
-#define IDLE_HANDLES 16u     /* making one takes curl longer than a small exchange takes the network */
+#define IDLE_HANDLES 16u /* making one takes curl longer than a small exchange takes the network */
 #define PIN_TEXT_SIZE 64
 
 /* One exchange, from skep_http_send() or skep_http_call() to its end. */
