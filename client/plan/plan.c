@@ -11,11 +11,18 @@
 #include "common/wire/update.h"
 
 /*
- * Resident memory of a worker whose job is as good as empty, and what each further thread adds (its stack and the CBLAS's packing
- * buffer). Measured on x86-64 Debian 12 with OpenBLAS 0.3.21; the libraries' text that other processes share is counted too.
+ * The worker's own: the binary, its libraries (also the pages that other processes share), and what the CBLAS and malloc keep; and what
+ * each further thread adds. Fitted to the peaks of skep-worker on x86-64 Debian 12 with OpenBLAS 0.3.21-pthread, planned / found in MiB:
+ *
+ *     lm, d = 8, 1 expert             13.3 / 14.1        lm, 4 layers, d = 256, batch 8 x 128    438.4 / 432.2
+ *     lm, the task file's defaults    60.0 / 55.8        lm, 2 layers, context 1024, batch 4     329.5 / 323.4
+ *     classifier, batch 512          198.4 / 194.3       lm, 3 layers, d = 512, batch 4          969.3 / 963.9
+ *     classifier of paper_ffn        434.9 / 431.4       the last with recomputation             908.2 / 904.7
+ *
+ * A little more is planned than found because work arrays have room for an expert that all tokens choose.
  */
-#define PROGRAM_BYTES (22ull << 20)
-#define THREAD_BYTES (1ull << 20)
+#define PROGRAM_BYTES (13ull << 20)
+#define THREAD_BYTES (1ull << 19)
 
 #define ENVELOPE_BYTES 1200u     /* of an update's statement, base64 of JSON, and the file's head */
 #define TENSOR_BYTES 24u         /* codebook and counts of one tensor in an update */

@@ -20,7 +20,10 @@ void *skep_memory_new(size_t size)
     }
 #ifdef MADV_HUGEPAGE
     if (align == LARGE_PAGE) {
-        madvise(memory, rounded, MADV_HUGEPAGE); /* a wish: small pages do as well, only slower */
+        /* A wish: small pages do as well, only slower. The rest of the last large page would be memory that nobody uses. */
+        size_t whole = size / LARGE_PAGE * LARGE_PAGE;
+        madvise(memory, whole, MADV_HUGEPAGE);
+        madvise((char *)memory + whole, rounded - whole, MADV_NOHUGEPAGE);
     }
 #endif
     return memory;
