@@ -245,7 +245,7 @@ void real_keepers_stop(struct real_keepers *keepers)
     for (size_t i = 0; i < keepers->count; i++) {
         skep_process_free(keepers->processes[i]);
     }
-    keepers->count = 0;
+    alive = NULL;
     skep_http_client_free(keepers->http);
     skep_loop_free(keepers->loop);
     if (skep_folder_remove(keepers->dir, &err) != SKEP_OK) {
