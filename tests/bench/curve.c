@@ -14,6 +14,7 @@
 #define WORDS 32
 #define LONGEST_WORD 8 /* with its space */
 #define TEXT_BYTES 16384
+#define PATTERN 64 /* inputs of a record that come from its class: about so many */
 
 struct run {
     const struct curve *curve;
@@ -73,7 +74,7 @@ static void draw_examples(const struct curve *curve, uint8_t *records, size_t co
         record[inputs] = (uint8_t)skep_rng_below(&class, curve->config.classes);
         for (size_t j = 0; j < inputs; j++) {
             uint8_t other = (uint8_t)skep_rng_below(&noise, 256);
-            bool keep = skep_rng_below(&kept, 2) == 0;
+            bool keep = skep_rng_below(&kept, 1 + inputs / PATTERN) == 0;
             record[j] = keep ? patterns[record[inputs] * inputs + j] : other;
         }
     }

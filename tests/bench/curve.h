@@ -3,7 +3,7 @@
  * PyTorch from the same weights and the same batches.
  *
  * Data of an lm: windows of a text of random words, the first ones more often. Of a classifier: each class has a pattern of bytes;
- * of a record's inputs half are its class's and half are noise.
+ * of a record's inputs some are its class's and the rest is noise.
  */
 #ifndef SKEP_TESTS_BENCH_CURVE_H
 #define SKEP_TESTS_BENCH_CURVE_H

@@ -111,9 +111,9 @@ def main():
     torch.set_num_threads(1)
     torch.manual_seed(1)
     print(f"engine-torch: PyTorch {torch.__version__}, {torch.get_num_threads()} thread", file=sys.stderr)
-    compare_experts(1024, 512, *((4, 2) if quick else (15, 2)))
+    compare_experts(1024, 512, *((3, 2) if quick else (15, 2)))
     compare_experts(256, 64, *((10, 20) if quick else (40, 50)))
-    compare_training(*((3, 5) if quick else (10, 10)))
+    compare_training(*((3, 4) if quick else (10, 10)))
 
 
 main()

@@ -6,6 +6,7 @@ from skep_torch import KINDS, Rng, Trainer, seed_model
 
 WORDS = 32
 TEXT_BYTES = 16384
+PATTERN = 64  # inputs of a record that come from its class: about so many
 
 
 def text(seed):
@@ -27,20 +28,21 @@ def lm_batches(config, training, seed):
 
 
 def classifier_batches(config, training, seed):
-    """Each class has a pattern; of a record's inputs half are its class's and half are noise."""
+    """Each class has a pattern; of a record's inputs some are its class's and the rest is noise."""
     count = int(training.steps * training.batch)
     patterns = Rng(seed).below(256, config.classes * config.inputs).reshape(config.classes, config.inputs)
     classes = Rng(seed + 1).below(config.classes, count).astype(numpy.int64)
     noise = Rng(seed + 2).below(256, count * config.inputs).reshape(count, config.inputs)
-    kept = Rng(seed + 3).below(2, count * config.inputs).reshape(count, config.inputs) == 0
+    kept = Rng(seed + 3).below(1 + config.inputs // PATTERN, count * config.inputs).reshape(count, config.inputs) == 0
     records = numpy.concatenate([numpy.where(kept, patterns[classes], noise), classes[:, None]], 1)
     return records.astype(numpy.uint8).reshape(int(training.steps), int(training.batch), -1)
 
 
-def curve(config, training, seed, progress=lambda step, loss: None):
-    """Mean loss in nats of each step, from version 0 of `seed`."""
+def curve(config, training, seed, dtype=torch.float32, progress=lambda step, loss: None):
+    """Mean loss in nats of each step, from version 0 of `seed`, computed in `dtype`."""
     batches = (lm_batches if KINDS[config.kind] == "lm" else classifier_batches)(config, training, seed)
-    trainer = Trainer(config, training, seed_model(config, bytes([seed]) + bytes(31)))
+    start = seed_model(config, bytes([seed]) + bytes(31))
+    trainer = Trainer(config, training, {shard: {name: t.to(dtype) for name, t in tensors.items()} for shard, tensors in start.items()})
     losses = []
     for step, records in enumerate(batches):
         losses.append(float(trainer.step(torch.from_numpy(records.astype(numpy.int64))).loss.detach()))
