@@ -1,5 +1,6 @@
 EXTRA_DIST += schemas/update.md schemas/vectors/update-body.hex schemas/vectors/update-file.hex \
-    schemas/vectors/state.safetensors.hex schemas/vectors/foreign.safetensors.hex
+    schemas/vectors/state.safetensors.hex schemas/vectors/foreign.safetensors.hex \
+    schemas/vectors/manifest-lm.hex schemas/vectors/manifest-classifier.hex
 EXTRA_DIST += schemas/openapi.yaml
 EXTRA_DIST += schemas/caller.schema.json
 EXTRA_DIST += schemas/envelope.schema.json

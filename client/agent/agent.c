@@ -1,7 +1,6 @@
 #include "client/agent/agent.h"
 
 #include <assert.h>
-#include <math.h>
 #include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -335,6 +334,15 @@ static void enter_fetching_experts(struct skep_agent *agent)
                               on_experts, call);
 }
 
+struct skep_loss_unit skep_agent_loss_unit(const struct skep_agent *agent)
+{
+    static const struct skep_loss_unit units[] = {
+        [SKEP_MODEL_LM] = {1 / 0.69314718055994531, "bits per byte", "tokens"}, /* 1 / log(2) */
+        [SKEP_MODEL_CLASSIFIER] = {1, "nats per record", "records"},
+    };
+    return units[agent->session != NULL ? agent->session->manifest.model.kind : SKEP_MODEL_LM];
+}
+
 static void on_progress(void *user)
 {
     struct skep_agent *agent = user;
@@ -342,7 +350,7 @@ static void on_progress(void *user)
     uint64_t elapsed = skep_clock_monotonic_ms() - job->started_ms;
     if (job->last.tokens > 0) {
         uint64_t tokens = job->last.tokens - (job->counting ? job->started_tokens : 0);
-        agent->loss_bits = job->last.loss / log(2.0);
+        agent->loss = job->last.loss * skep_agent_loss_unit(agent).nats;
         agent->tokens_per_s = elapsed > 0 ? (double)tokens * 1000 / (double)elapsed : 0;
     }
 }
@@ -438,8 +446,10 @@ static void enter_publishing(struct skep_agent *agent)
     struct skep_error err = {0};
     say(agent, "Publishing %zu updates of round %llu.", agent->job.shard_count,
         (unsigned long long)agent->job.trunk_version);
-    skep_log(SKEP_LOG_INFO, "trained round %llu: %.3f bits per byte, %.0f tokens/s",
-             (unsigned long long)agent->job.trunk_version, agent->loss_bits, agent->tokens_per_s);
+    struct skep_loss_unit unit = skep_agent_loss_unit(agent);
+    skep_log(SKEP_LOG_INFO, "trained round %llu: %.3f %s, %.0f %s/s",
+             (unsigned long long)agent->job.trunk_version, agent->loss, unit.name,
+             agent->tokens_per_s, unit.tokens);
     if (skep_job_publish(&agent->job, agent->session, agent->outbox, agent->key, &err) != 0) {
         fail(agent, &err);
         return;

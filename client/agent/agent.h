@@ -68,7 +68,7 @@ struct skep_agent {
     uint64_t credit_micro;
     uint64_t round;
     uint64_t peak_bytes; /* of the newest job's worker */
-    double loss_bits;    /* per byte, of the newest job */
+    double loss;         /* of the newest job, in skep_agent_loss_unit() */
     double tokens_per_s;
 };
 
@@ -94,6 +94,13 @@ int skep_agent_attach(struct skep_agent *agent, const char *project, const char 
                       struct skep_error *err);
 void skep_agent_detach(struct skep_agent *agent);
 void skep_agent_pause(struct skep_agent *agent, bool paused);
+/* What people read: bits per byte of an lm, nats per record of a classifier. */
+struct skep_loss_unit {
+    double nats; /* one nat in it */
+    const char *name;
+    const char *tokens; /* what is counted */
+};
+struct skep_loss_unit skep_agent_loss_unit(const struct skep_agent *agent);
 /* control.h: answers one request line. */
 void skep_control_answer(void *user, const char *request, size_t size,
                          struct skep_buffer *ret_answer);

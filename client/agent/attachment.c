@@ -165,6 +165,6 @@ void skep_attachment_close(struct skep_agent *agent)
     agent->updates_sent = 0;
     agent->updates_merged = 0;
     agent->credit_micro = 0;
-    agent->loss_bits = 0;
+    agent->loss = 0;
     agent->tokens_per_s = 0;
 }

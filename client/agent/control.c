@@ -2,7 +2,6 @@
  * What the daemon answers on its control socket. Requests: {"op":"status"}, {"op":"attach","project":ID,"bootstrap":TEXT},
  * {"op":"detach"}, {"op":"pause"}, {"op":"resume"}, {"op":"quit"}. The answer is the status, or {"error":{"code":..,"message":..}}.
  */
-#include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
@@ -25,10 +24,8 @@ static struct skep_json *status_json(struct skep_agent *agent)
     }
     skep_json_set_text(root, "bootstrap", agent->bootstrap != NULL ? agent->bootstrap : "");
     skep_json_set_integer(root, "round", (int64_t)agent->round);
-    bool classifier =
-        agent->session != NULL && agent->session->manifest.model.kind == SKEP_MODEL_CLASSIFIER;
-    skep_json_set_real(root, "loss", classifier ? agent->loss_bits * log(2.0) : agent->loss_bits);
-    skep_json_set_text(root, "loss_unit", classifier ? "nats per record" : "bits per byte");
+    skep_json_set_real(root, "loss", agent->loss);
+    skep_json_set_text(root, "loss_unit", skep_agent_loss_unit(agent).name);
     skep_json_set_real(root, "tokens_per_s", agent->tokens_per_s);
     skep_json_set_integer(root, "tokens_total",
                           (int64_t)(agent->tokens_total + (training ? agent->job.last.tokens : 0)));

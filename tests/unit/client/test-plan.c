@@ -96,6 +96,35 @@ static void parameters_and_shards_are_those_of_the_layouts(void **state)
     }
 }
 
+/* wire cannot see the layouts, so the bound that manifests are held to is checked here, where both are seen. */
+static void no_state_is_larger_than_the_bound_that_manifests_are_held_to(void **state)
+{
+    (void)state;
+    for (unsigned kind = 0; kind < 4; kind++) {
+        struct skep_manifest manifest = {.model.kind = (enum skep_model_kind)(kind % 2)};
+        skep_manifest_defaults(&manifest);
+        manifest.model.expert = (enum skep_expert_kind)(kind / 2);
+        uint64_t most = 0;
+        for (size_t i = 0; i < 2; i++) { /* the trunk and an expert */
+            struct skep_shard shard = skep_manifest_shard(&manifest, i);
+            struct skep_layout layout = {0};
+            struct skep_buffer file = {0};
+            skep_layout_of(&manifest.model, &shard, &layout);
+            float *values = skep_alloc(layout.parameters, sizeof *values);
+            skep_state_write(&layout, values, &file);
+            most = file.size > most ? file.size : most;
+            skep_buffer_done(&file);
+            skep_layout_done(&layout);
+            free(values);
+        }
+        uint64_t bound = skep_model_config_state_bytes(&manifest.model);
+        if (bound < most || bound > most + most / 10) {
+            fail_msg("kind %u: bound %llu, found %llu", kind, (unsigned long long)bound,
+                     (unsigned long long)most);
+        }
+    }
+}
+
 static void the_total_is_the_sum_of_its_items(void **state)
 {
     (void)state;
@@ -253,6 +282,7 @@ int main(void)
         cmocka_unit_test(amounts_are_read_as_people_write_them),
         cmocka_unit_test(amounts_are_written_with_one_digit),
         cmocka_unit_test(parameters_and_shards_are_those_of_the_layouts),
+        cmocka_unit_test(no_state_is_larger_than_the_bound_that_manifests_are_held_to),
         cmocka_unit_test(the_total_is_the_sum_of_its_items),
         cmocka_unit_test(updates_have_the_size_that_was_planned),
         cmocka_unit_test(more_threads_and_kept_activations_take_more),

@@ -8,7 +8,7 @@ tests_unit_wire_test_json_SOURCES = tests/unit/wire/test-json.c
 tests_unit_wire_test_json_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/wire/test-manifest
 tests_unit_wire_test_manifest_SOURCES = tests/unit/wire/test-manifest.c \
-    tests/unit/wire/examples.c tests/unit/wire/examples.h
+    tests/unit/wire/examples.c tests/unit/wire/examples.h tests/lib/vectors.h
 tests_unit_wire_test_manifest_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/wire/test-statements
 tests_unit_wire_test_statements_SOURCES = tests/unit/wire/test-statements.c \

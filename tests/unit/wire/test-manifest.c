@@ -5,6 +5,7 @@
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
 #include "tests/lib/cmocka.h"
+#include "tests/lib/vectors.h"
 #include "tests/unit/wire/examples.h"
 
 static void assert_check(const struct skep_manifest *manifest, const char *sentence)
@@ -186,6 +187,29 @@ static void a_classifier_comes_back_with_what_it_implies(void **state)
     free(text);
     skep_manifest_done(&again);
     skep_manifest_done(&manifest);
+}
+
+/* What is signed and hashed: another order or spelling would be another project. */
+static void manifests_are_written_to_the_golden_bytes(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"manifest-lm.hex", "manifest-classifier.hex"};
+    for (size_t i = 0; i < 2; i++) {
+        struct skep_manifest manifest;
+        struct skep_buffer golden = {0};
+        i == 0 ? example_manifest(&manifest) : example_classifier(&manifest);
+        skep_test_vector_read(names[i], &golden);
+        char *text = skep_manifest_encode(&manifest);
+        assert_int_equal(strlen(text), golden.size);
+        assert_memory_equal(text, golden.data, golden.size);
+        struct skep_manifest read = {0};
+        assert_int_equal(skep_manifest_decode(golden.data, golden.size, &read, NULL), SKEP_OK);
+        assert_memory_equal(&read.model, &manifest.model, sizeof read.model);
+        free(text);
+        skep_buffer_done(&golden);
+        skep_manifest_done(&read);
+        skep_manifest_done(&manifest);
+    }
 }
 
 static void a_classifier_is_held_to_its_relations(void **state)
@@ -374,6 +398,7 @@ int main(void)
         cmocka_unit_test(the_name_data_and_keepers_are_held_to_their_limits),
         cmocka_unit_test(a_wrong_field_of_a_section_is_refused_by_name),
         cmocka_unit_test(a_classifier_comes_back_with_what_it_implies),
+        cmocka_unit_test(manifests_are_written_to_the_golden_bytes),
         cmocka_unit_test(a_classifier_is_held_to_its_relations),
         cmocka_unit_test(large_classifiers_are_refused),
         cmocka_unit_test(shards_have_one_order),
