@@ -24,6 +24,10 @@ client_libskep_client_a_SOURCES = \
     client/network/transport.c client/network/transport.h \
     client/plan/plan.c client/plan/plan.h \
     client/plan/size.c client/plan/size.h \
+    client/remote/donor.c client/remote/donor.h client/remote/donor-internal.h \
+    client/remote/donor-threads.c \
+    client/remote/gathering.c client/remote/gathering.h \
+    client/remote/slice.c client/remote/slice.h \
     client/worker/checkpoint.c client/worker/checkpoint.h \
     client/worker/flat.c client/worker/flat.h \
     client/worker/job-file.c client/worker/job-file.h \

@@ -40,3 +40,7 @@ UNIT_TESTS += tests/unit/client/test-shard
 tests_unit_client_test_shard_SOURCES = tests/unit/client/test-shard.c \
     tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h
 tests_unit_client_test_shard_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-gathering
+tests_unit_client_test_gathering_SOURCES = tests/unit/client/test-gathering.c
+tests_unit_client_test_gathering_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
