@@ -125,8 +125,11 @@ static int check_statement(const struct updates *updates, size_t i,
                            const struct skep_update_statement *statement,
                            const struct skep_buffer *body, struct skep_error *err)
 {
-    const struct skep_caller *caller = updates->line->caller;
+    struct skep_caller *caller = updates->line->caller;
     const struct skep_caller_route *route = &caller->routes[updates->places[i]];
+    pthread_mutex_lock(&caller->lock);
+    bool repeated = route->has_base && statement->base_version <= route->base_version;
+    pthread_mutex_unlock(&caller->lock);
     struct skep_hash hash = skep_hash_of(body->data, body->size);
     if (memcmp(statement->project.bytes, caller->manifest->project.bytes, SKEP_ID_SIZE) != 0 ||
         !skep_peer_id_equal(&statement->donor, &caller->id) ||
@@ -138,10 +141,11 @@ static int check_statement(const struct updates *updates, size_t i,
         return skep_error_set(err, SKEP_ERR_HASH,
                               "the keeper wants another body signed than it sent");
     }
-    if (route->has_base && statement->base_version <= route->base_version) {
-        return skep_error_set(
-            err, SKEP_ERR_STALE, "the keeper's update is from version %llu again, after %llu",
-            (unsigned long long)statement->base_version, (unsigned long long)route->base_version);
+    if (repeated) {
+        return skep_error_set(err, SKEP_ERR_STALE,
+                              "the keeper's update is from version %llu, and there was one from it "
+                              "or a newer one before",
+                              (unsigned long long)statement->base_version);
     }
     return SKEP_OK;
 }
