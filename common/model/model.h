@@ -35,6 +35,11 @@
  * row gate has no gradient but the z-loss's, with one expert per token neither has the column gate; then only the balancing
  * biases move the choice.
  *
+ * Memory. `recompute` keeps the input of each layer and runs it again on the way back, all but the last: the same bits for a third more
+ * work at most. Measured with 2 layers of d = 256 and 8 sequences of 256 (tests/bench/lm-step): 0.80 of the tokens a second, a job
+ * of 251 MB instead of 320 MB. It pays with depth: the activations of 8 layers of d = 512 and 8 sequences of 512 are 464 MB, not
+ * 2424 MB.
+ *
  * Stopping: the flag of skep_ops_set_stop() is looked at after each layer; a pass that was stopped ends with SKEP_ERR_CANCELLED and has
  * changed no parameter. A back end that broke ends it with its error.
  */
