@@ -274,7 +274,6 @@ void skep_job_line(struct skep_job *job, const char *line)
         break;
     case SKEP_JOB_STOPPED:
         job->stopped = true;
-        job->last.tokens = event.tokens;
         break;
     case SKEP_JOB_PROGRESS:
         if (!job->counting) {

@@ -85,7 +85,9 @@ static int count_windows(const struct skep_rows_input *input, struct skep_model 
         for (uint32_t i = 0; i < training->batch && windows < SKEP_ROWS_WINDOWS && rc == 0;
              i++, windows++) {
             rc = skep_model_score_rows(lm, tokens + i * window, 1, scores, err);
-            skep_rows_count(scores, model->layers, model->rows, model->rows_per_token, counts);
+            if (rc == 0) {
+                skep_rows_count(scores, model->layers, model->rows, model->rows_per_token, counts);
+            }
         }
     }
     free(tokens);
@@ -112,8 +114,12 @@ int skep_rows_choose(const struct skep_rows_input *input, bool *ret_chosen, stru
     }
     uint64_t *counts = skep_alloc((size_t)model->layers * model->rows, sizeof *counts);
     struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
-    skep_model_set(lm, &trunk, input->trunk);
-    rc = count_windows(input, lm, counts, err);
+    rc = skep_model_set(lm, &trunk, input->trunk);
+    if (rc == 0) {
+        rc = count_windows(input, lm, counts, err);
+    } else {
+        skep_error_set(err, (enum skep_err)rc, "no memory for the trunk");
+    }
     for (uint32_t layer = 0; layer < model->layers && rc == 0; layer++) {
         skep_rows_best(counts + (size_t)layer * model->rows, model->rows, want,
                        ret_chosen + (size_t)layer * model->rows);

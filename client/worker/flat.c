@@ -4,8 +4,10 @@
 
 #include "client/worker/stream.h"
 #include "common/sys/file.h"
+#include "common/tensor/ops.h"
 
-#define FRAME_BYTES 56u /* header and hash */
+#define PIECE ((size_t)1 << 18) /* floats between two looks at whether to stop */
+#define FRAME_BYTES 56u         /* header and hash */
 
 int skep_flat_write(const char *path, uint64_t step, const float *const *values, uint32_t arrays,
                     size_t count, struct skep_error *err)
@@ -20,7 +22,14 @@ int skep_flat_write(const char *path, uint64_t step, const float *const *values,
     skep_stream_put_u64(out, step);
     skep_stream_put_u64(out, count);
     for (uint32_t a = 0; a < arrays; a++) {
-        skep_stream_put_floats(out, values[a], count);
+        for (size_t i = 0; i < count; i += PIECE) {
+            if (skep_ops_stopped()) {
+                skep_stream_abandon(out);
+                return skep_error_set(err, SKEP_ERR_CANCELLED, "%s was not written to its end",
+                                      path);
+            }
+            skep_stream_put_floats(out, values[a] + i, count - i < PIECE ? count - i : PIECE);
+        }
     }
     skep_stream_put_hash(out);
     return skep_stream_commit(out, false, err);

@@ -11,7 +11,7 @@
 
 #include "common/base/error.h"
 
-/* Writes `arrays` arrays of `count` floats. */
+/* Writes `arrays` arrays of `count` floats. Like reading it gives up with SKEP_ERR_CANCELLED when skep_ops_stopped(). */
 int skep_flat_write(const char *path, uint64_t step, const float *const *values, uint32_t arrays,
                     size_t count, struct skep_error *err);
 /* Reads into arrays of exactly this shape. A file that does not exist leaves them and *ret_step alone; one of another shape, cut

@@ -11,7 +11,7 @@
  * same job file, the worker goes on from the checkpoint.
  *
  * On stdin, a line "threads N" changes their number from the next step on. On SIGTERM or SIGINT it stops computing, says "halted",
- * writes the checkpoint, says "stopped" and ends with status 0. On stdout, a line per event:
+ * writes the checkpoint unless the one on the disk is as good, says "stopped" and ends with status 0. On stdout, a line per event:
  *
  *   {"event":"progress","step":n,"loss":nats,"tokens":n}
  *   {"event":"halted","step":n,"tokens":n}     nothing is computed any more

@@ -25,7 +25,13 @@
 #define PROGRESS_MS 250u
 #define RETURNED_BYTES (1 << 17) /* pieces of this size and more go back to the system when freed */
 
+/* While nothing has been computed there is nothing to keep, and whoever stops us then need not wait for gigabytes to be read. */
+#define NOTHING_TO_KEEP                                                                            \
+    "{\"event\":\"halted\",\"step\":0,\"tokens\":0}\n{\"event\":\"stopped\",\"step\":0,"           \
+    "\"tokens\":0}\n"
+
 static atomic_bool stop_wanted;
+static volatile sig_atomic_t reading; /* the job is being read */
 
 /* What is remembered between the steps. */
 struct course {
@@ -43,6 +49,11 @@ struct course {
 static void on_stop(int signal_number)
 {
     (void)signal_number;
+    if (reading) {
+        ssize_t ignored = write(STDOUT_FILENO, NOTHING_TO_KEEP, sizeof NOTHING_TO_KEEP - 1);
+        (void)ignored;
+        _exit(0);
+    }
     atomic_store(&stop_wanted, true);
 }
 
@@ -209,10 +220,12 @@ static uint64_t peak_bytes(void)
 static int run(struct course *course, const char *path, struct skep_error *err)
 {
     struct skep_work *work = course->work;
+    reading = 1;
     int rc = skep_work_open(work, path, err);
     if (rc == 0) {
         rc = set_out(course, err);
     }
+    reading = 0;
     if (rc == 0) {
         rc = train(course, err);
     }

@@ -49,8 +49,8 @@ static int compress(struct skep_work *work, size_t i, float *residual,
         tilings[t] = skep_tiling_of(spec->dims, spec->dim_count, config->keep);
     }
     float decay = (float)config->error_decay_permille / 1000.0f;
-    int rc = skep_compress_shard(tilings, layout->tensor_count, decay, work->scratch, residual,
-                                 ret_body, err);
+    int rc = skep_compress_shard_until(skep_ops_stopped, tilings, layout->tensor_count, decay,
+                                       work->scratch, residual, ret_body, err);
     free(tilings);
     return rc;
 }
@@ -81,13 +81,18 @@ static int write_residual(struct skep_work *work, size_t i, struct skep_error *e
         return skep_error_set(err, SKEP_ERR_MEMORY, "no memory for a residual of %zu values",
                               count);
     }
-    if (skep_flat_read(work->job.shards[i].residual, &ignored, (float *const[]){residual}, 1, count,
-                       &why) != 0) {
+    int rc = skep_flat_read(work->job.shards[i].residual, &ignored, (float *const[]){residual}, 1,
+                            count, &why);
+    if (rc == SKEP_ERR_CANCELLED) {
+        free(residual);
+        return skep_work_stopped(err);
+    }
+    if (rc != 0) {
         skep_log(SKEP_LOG_WARNING, "a residual begins anew from zero: %s", why.text);
         memset(residual, 0, count * sizeof *residual);
     }
     char *path = skep_work_path(work, i, "residual");
-    int rc = write_body(work, i, residual, err);
+    rc = write_body(work, i, residual, err);
     if (rc == 0) {
         rc = skep_flat_write(path, 0, (const float *const[]){residual}, 1, count, err);
     }

@@ -13,6 +13,7 @@
 #include "common/base/bytes.h"
 #include "common/crypto/hash.h"
 #include "common/sys/file.h"
+#include "common/tensor/ops.h"
 
 #define PIECE_BYTES ((size_t)1 << 16)
 #define PIECE_FLOATS (PIECE_BYTES / 4)
@@ -270,13 +271,23 @@ int skep_stream_get_f64(struct skep_stream_in *in, double *ret_value, struct ske
     return rc;
 }
 
+static int stopped(const struct skep_stream_in *in, struct skep_error *err)
+{
+    return skep_ops_stopped()
+               ? skep_error_set(err, SKEP_ERR_CANCELLED, "%s was not read to its end", in->path)
+               : 0;
+}
+
 int skep_stream_get_floats(struct skep_stream_in *in, float *values, size_t count,
                            struct skep_error *err)
 {
     uint8_t piece[PIECE_BYTES];
     for (size_t done = 0; done < count;) {
         size_t some = count - done < PIECE_FLOATS ? count - done : PIECE_FLOATS;
-        int rc = skep_stream_get(in, piece, some * 4, err);
+        int rc = stopped(in, err);
+        if (rc == 0) {
+            rc = skep_stream_get(in, piece, some * 4, err);
+        }
         if (rc != 0) {
             return rc;
         }
@@ -304,7 +315,10 @@ int skep_stream_check(struct skep_stream_in *in, struct skep_error *err)
     int rc = 0;
     for (uint64_t left = in->size - sizeof stored.bytes; left > 0 && rc == 0;) {
         size_t some = left < PIECE_BYTES ? (size_t)left : PIECE_BYTES;
-        rc = skep_stream_get(in, piece, some, err);
+        rc = stopped(in, err);
+        if (rc == 0) {
+            rc = skep_stream_get(in, piece, some, err);
+        }
         skep_hasher_add(hasher, piece, rc == 0 ? some : 0);
         left -= some;
     }

@@ -34,7 +34,7 @@ void skep_stream_abandon(struct skep_stream_out *out);
 
 struct skep_stream_in;
 
-/* SKEP_ERR_NOT_FOUND if there is no such file. */
+/* SKEP_ERR_NOT_FOUND if there is no such file. What reads long gives up with SKEP_ERR_CANCELLED when skep_ops_stopped(). */
 int skep_stream_open(const char *path, struct skep_stream_in **ret_in, struct skep_error *err);
 void skep_stream_close(struct skep_stream_in *in);
 uint64_t skep_stream_size(const struct skep_stream_in *in);

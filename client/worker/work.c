@@ -11,10 +11,16 @@
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
+#include "common/crypto/hash.h"
 #include "common/gpu/gpu.h"
 #include "common/swarm/chunk-hash.h"
 #include "common/swarm/statement.h"
 #include "common/sys/file.h"
+
+int skep_work_stopped(struct skep_error *err)
+{
+    return skep_ops_stopped() ? skep_error_set(err, SKEP_ERR_CANCELLED, "the job was stopped") : 0;
+}
 
 static int read_job(struct skep_work *work, const char *path, struct skep_error *err)
 {
@@ -139,6 +145,24 @@ int skep_work_open(struct skep_work *work, const char *path, struct skep_error *
     return rc;
 }
 
+/* As skep_chunks_of(), but it can be stopped: a large state takes longer than a stop may. */
+static int root_of(const struct skep_buffer *file, uint32_t chunk_bytes, struct skep_hash *ret_root,
+                   struct skep_error *err)
+{
+    struct skep_chunks chunks = {.size_bytes = file->size, .chunk_bytes = chunk_bytes};
+    chunks.count = (size_t)skep_chunks_count(file->size, chunk_bytes);
+    chunks.hashes = skep_alloc(chunks.count + 1, sizeof *chunks.hashes);
+    int rc = 0;
+    for (size_t i = 0; i < chunks.count && rc == 0; i++) {
+        rc = skep_work_stopped(err);
+        chunks.hashes[i] =
+            skep_hash_of(file->data + skep_chunk_offset(&chunks, i), skep_chunk_size(&chunks, i));
+    }
+    *ret_root = skep_chunks_root(&chunks);
+    skep_chunks_done(&chunks);
+    return rc;
+}
+
 int skep_work_read_state(struct skep_work *work, size_t i, struct skep_buffer *ret_file,
                          struct skep_error *err)
 {
@@ -148,10 +172,12 @@ int skep_work_read_state(struct skep_work *work, size_t i, struct skep_buffer *r
     if (rc != 0) {
         return rc;
     }
-    struct skep_chunks chunks = {0};
-    skep_chunks_of(file.data, file.size, work->manifest.chunk_bytes, &chunks);
-    struct skep_hash root = skep_chunks_root(&chunks);
-    skep_chunks_done(&chunks);
+    struct skep_hash root;
+    rc = root_of(&file, work->manifest.chunk_bytes, &root, err);
+    if (rc != 0) {
+        skep_buffer_done(&file);
+        return rc;
+    }
     if (!skep_hash_equal(&root, &named->root)) {
         skep_buffer_done(&file);
         work->damaged = &named->shard;
@@ -194,8 +220,13 @@ static int begin_moments(struct skep_work *work, size_t i, struct skep_error *er
     }
     moments->step = 0;
     memset(work->scratch, 0, count * sizeof *work->scratch);
-    if (skep_flat_read(path, &moments->step, (float *const[]){work->scratch, second}, 2, count,
-                       &why) != 0) {
+    int rc = skep_flat_read(path, &moments->step, (float *const[]){work->scratch, second}, 2, count,
+                            &why);
+    if (rc == SKEP_ERR_CANCELLED) {
+        free(second);
+        return skep_work_stopped(err);
+    }
+    if (rc != 0) {
         skep_log(SKEP_LOG_WARNING, "moments begin anew from zero: %s", why.text);
         memset(work->scratch, 0, count * sizeof *work->scratch);
         memset(second, 0, count * sizeof *second);
@@ -203,11 +234,6 @@ static int begin_moments(struct skep_work *work, size_t i, struct skep_error *er
     skep_moments_set(moments, work->scratch, second);
     free(second);
     return 0;
-}
-
-int skep_work_stopped(struct skep_error *err)
-{
-    return skep_ops_stopped() ? skep_error_set(err, SKEP_ERR_CANCELLED, "the job was stopped") : 0;
 }
 
 int skep_work_begin(struct skep_work *work, struct skep_error *err)

@@ -59,12 +59,16 @@ static void choose_largest(const uint32_t *magnitudes, uint32_t count, uint32_t 
     assert(written == k);
 }
 
-static void choose_in_blocks(const struct skep_tiling *tiling, const float *residual,
-                             uint16_t *ret_indices)
+/* False if it was stopped. */
+static bool choose_in_blocks(const struct skep_tiling *tiling, const float *residual,
+                             bool (*stopped)(void), uint16_t *ret_indices)
 {
     uint32_t magnitudes[SKEP_BLOCK_SIZE];
     uint32_t size = tiling->tile_rows * tiling->tile_columns;
     for (uint32_t block = 0; block < tiling->blocks; block++) {
+        if (stopped != NULL && stopped()) {
+            return false;
+        }
         size_t corner = skep_tiling_place(tiling, block, 0);
         for (uint32_t row = 0; row < tiling->tile_rows; row++) {
             const float *line = residual + corner + (size_t)row * tiling->columns;
@@ -74,6 +78,7 @@ static void choose_in_blocks(const struct skep_tiling *tiling, const float *resi
         }
         choose_largest(magnitudes, size, tiling->kept, ret_indices + (size_t)block * tiling->kept);
     }
+    return true;
 }
 
 /* ---- the codebook ---- */
@@ -175,9 +180,9 @@ static void gather(const struct skep_update_tensor *tensor, const float *from, f
     }
 }
 
-int skep_compress_tensor(const struct skep_tiling *tiling, float decay, const float *delta,
-                         float *residual, struct skep_update_tensor *ret_tensor,
-                         struct skep_error *err)
+static int compress_tensor(bool (*stopped)(void), const struct skep_tiling *tiling, float decay,
+                           const float *delta, float *residual,
+                           struct skep_update_tensor *ret_tensor, struct skep_error *err)
 {
     int rc = check_finite(tiling, decay, delta, residual, err);
     if (rc != SKEP_OK) {
@@ -196,7 +201,10 @@ int skep_compress_tensor(const struct skep_tiling *tiling, float decay, const fl
     for (size_t i = 0; i < count; i++) {
         residual[i] = decay * residual[i] + delta[i];
     }
-    choose_in_blocks(tiling, residual, tensor.indices);
+    if (!choose_in_blocks(tiling, residual, stopped, tensor.indices)) {
+        rc = skep_error_set(err, SKEP_ERR_CANCELLED, "the compression was stopped");
+        goto out;
+    }
     gather(&tensor, residual, values);
     code_values(values, sent, &tensor);
     skep_decompress_add(&tensor, -1.0f, residual);
@@ -209,16 +217,31 @@ out:
     return rc;
 }
 
+int skep_compress_tensor(const struct skep_tiling *tiling, float decay, const float *delta,
+                         float *residual, struct skep_update_tensor *ret_tensor,
+                         struct skep_error *err)
+{
+    return compress_tensor(NULL, tiling, decay, delta, residual, ret_tensor, err);
+}
+
 int skep_compress_shard(const struct skep_tiling *tilings, size_t tensor_count, float decay,
                         const float *delta, float *residual, struct skep_update_body *ret_body,
                         struct skep_error *err)
+{
+    return skep_compress_shard_until(NULL, tilings, tensor_count, decay, delta, residual, ret_body,
+                                     err);
+}
+
+int skep_compress_shard_until(bool (*stopped)(void), const struct skep_tiling *tilings,
+                              size_t tensor_count, float decay, const float *delta, float *residual,
+                              struct skep_update_body *ret_body, struct skep_error *err)
 {
     struct skep_update_body body = {0};
     body.tensors = skep_alloc(tensor_count, sizeof *body.tensors);
     size_t offset = 0;
     for (size_t i = 0; i < tensor_count; i++) {
-        int rc = skep_compress_tensor(&tilings[i], decay, delta + offset, residual + offset,
-                                      &body.tensors[i], err);
+        int rc = compress_tensor(stopped, &tilings[i], decay, delta + offset, residual + offset,
+                                 &body.tensors[i], err);
         if (rc != SKEP_OK) {
             skep_update_body_done(&body);
             return err != NULL ? skep_error_prefix(err, "tensor %zu", i) : rc;

@@ -9,6 +9,7 @@
 #ifndef SKEP_MERGE_COMPRESS_H
 #define SKEP_MERGE_COMPRESS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -27,6 +28,11 @@ int skep_compress_tensor(const struct skep_tiling *tiling, float decay, const fl
 int skep_compress_shard(const struct skep_tiling *tilings, size_t tensor_count, float decay,
                         const float *delta, float *residual, struct skep_update_body *ret_body,
                         struct skep_error *err);
+
+/* The same, given up with SKEP_ERR_CANCELLED soon after stopped() says true: it is asked after each block of 4096 values. */
+int skep_compress_shard_until(bool (*stopped)(void), const struct skep_tiling *tilings,
+                              size_t tensor_count, float decay, const float *delta, float *residual,
+                              struct skep_update_body *ret_body, struct skep_error *err);
 
 /* Adds scale * the update's values of one tensor to `to` (rows * columns floats): for error feedback, evaluation and tests. */
 void skep_decompress_add(const struct skep_update_tensor *tensor, float scale, float *to);

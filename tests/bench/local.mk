@@ -51,3 +51,8 @@ BENCH_PARTS += tests/bench/mnist-trainer
 tests_bench_mnist_trainer_SOURCES = tests/bench/mnist-trainer.c
 tests_bench_mnist_trainer_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
 EXTRA_DIST += tests/bench/mnist-remote
+
+# The worker's memory and how fast it stops: scripts, which run it on jobs made by tests/integration/make-job.
+SCRIPT_BENCHES += tests/bench/worker-memory tests/bench/worker-stop
+EXTRA_DIST += tests/bench/worker-memory tests/bench/worker-stop
+BENCH_PARTS += client/skep client/skep-worker tests/integration/make-job

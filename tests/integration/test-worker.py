@@ -300,16 +300,16 @@ def a_state_that_the_disk_changed_is_named_so_that_it_can_be_fetched_again():
 def numbers_that_are_none_in_a_state_are_refused():
     for name, value in (("nan", float("nan")), ("infinite", float("inf"))):
         path = make_job(name)
-        spoil_state(path, "ffn.0.1.0", set_float(value))
-        last = refused(path, 4, "ffn.0.1.0", "finite")
+        spoil_state(path, "ffn.0.0.1", set_float(value))
+        last = refused(path, 4, "ffn.0.0.1", "finite")
         assert "damaged" not in last, last
 
 
 @tap.case
 def a_state_of_another_shape_is_refused():
     path = make_job("shape")
-    spoil_state(path, "ffn.0.1.0", lambda data: open(os.path.join(FOLDER, "shape", "trunk.state"), "rb").read())
-    refused(path, 4, "ffn.0.1.0", "tensors, expected")
+    spoil_state(path, "ffn.0.0.1", lambda data: open(os.path.join(FOLDER, "shape", "trunk.state"), "rb").read())
+    refused(path, 4, "ffn.0.0.1", "tensors, expected")
 
 
 @tap.case

@@ -1,5 +1,6 @@
 #include "tests/lib/job-maker.h"
 
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -69,10 +70,17 @@ static int write_chunks(struct making *making, struct skep_error *err)
     return rc;
 }
 
+/* The trunk and the experts of the first donor_rows rows of each layer. */
+static bool is_of_job(const struct skep_manifest *manifest, size_t i)
+{
+    struct skep_shard shard = skep_manifest_shard(manifest, i);
+    return shard.kind == SKEP_SHARD_TRUNK || shard.row < manifest->training.donor_rows;
+}
+
 static int write_shard(struct making *making, size_t i, struct skep_error *err)
 {
     const struct skep_manifest *manifest = &making->task.manifest;
-    struct skep_job_shard *named = &making->job.shards[i];
+    struct skep_job_shard *named = &making->job.shards[making->job.shard_count++];
     struct skep_layout layout;
     struct skep_buffer file = {0};
     struct skep_chunks chunks = {0};
@@ -100,13 +108,13 @@ static int write_job(struct making *making, struct skep_error *err)
 {
     struct skep_job_file *job = &making->job;
     job->ticket = skep_hash_of("ticket", 6);
-    job->shard_count = skep_manifest_shard_count(&making->task.manifest);
-    job->shards = skep_alloc(job->shard_count, sizeof *job->shards);
+    size_t count = skep_manifest_shard_count(&making->task.manifest);
+    job->shards = skep_alloc(count, sizeof *job->shards);
     job->threads = 1;
     job->device = skep_strdup("cpu");
     int rc = 0;
-    for (size_t i = 0; i < job->shard_count && rc == 0; i++) {
-        rc = write_shard(making, i, err);
+    for (size_t i = 0; i < count && rc == 0; i++) {
+        rc = is_of_job(&making->task.manifest, i) ? write_shard(making, i, err) : 0;
     }
     char *path = skep_format("%s/job/job.json", making->folder);
     char *folder = skep_format("%s/job", making->folder);

@@ -1,5 +1,5 @@
 /*
- * A job for skep-worker without any swarm: version 0 of all shards of a task's model, the data it names, and FOLDER/job/job.json. Key,
+ * A job for skep-worker without any swarm: version 0 of the trunk and the first donor_rows rows of experts of a task's model, the data it names, and FOLDER/job/job.json. Key,
  * seed and ticket are always the same, so two calls make the same job. No checkpoints but when stopped, one thread, on the CPU.
  */
 #ifndef SKEP_TESTS_JOB_MAKER_H

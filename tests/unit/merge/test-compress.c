@@ -265,6 +265,35 @@ static void a_shard_is_its_tensors_one_after_the_other(void **state)
     free_tensor(&alone[1]);
 }
 
+static unsigned blocks_left;
+
+static bool no_blocks_left(void)
+{
+    return blocks_left-- == 0;
+}
+
+static void a_shard_is_given_up_between_two_blocks(void **state)
+{
+    (void)state;
+    enum { COUNT = 192 * 64 };
+    static float delta[COUNT];
+    static float residual[COUNT];
+    const struct skep_tiling tiling = skep_tiling_of((const uint32_t[]){192, 64}, 2, 64);
+    assert_int_equal(tiling.blocks, 3);
+    fill(delta, COUNT, 9);
+    for (unsigned blocks = 0; blocks <= 3; blocks++) {
+        struct skep_update_body body = {0};
+        struct skep_error err = {0};
+        memset(residual, 0, sizeof residual);
+        blocks_left = blocks;
+        int rc =
+            skep_compress_shard_until(no_blocks_left, &tiling, 1, 1, delta, residual, &body, &err);
+        assert_int_equal(rc, blocks < 3 ? SKEP_ERR_CANCELLED : SKEP_OK);
+        assert_int_equal(body.tensor_count, blocks < 3 ? 0 : 1);
+        skep_update_body_done(&body);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -277,6 +306,7 @@ int main(void)
         cmocka_unit_test(unused_entries_stay_within_the_values_sent),
         cmocka_unit_test(what_is_not_finite_is_refused_and_the_residual_kept),
         cmocka_unit_test(a_shard_is_its_tensors_one_after_the_other),
+        cmocka_unit_test(a_shard_is_given_up_between_two_blocks),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
