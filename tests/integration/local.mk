@@ -1,6 +1,7 @@
 # The real programs on loopback addresses of their own; test-safetensors.py needs none.
 INTEGRATION_TESTS = \
     tests/integration/test-bad-input.py \
+    tests/integration/test-classifier.py \
     tests/integration/test-experts.py \
     tests/integration/test-main-path.py \
     tests/integration/test-openapi.py \
