@@ -64,6 +64,22 @@ static void a_device_that_stays_computes(void **state)
     assert_int_equal(ops->status(&err), 0);
 }
 
+/* An operation that was added to ops.h and not here would be called through NULL. */
+static void no_operation_is_missing(void **state)
+{
+    const struct skep_ops *ops = NULL;
+    struct skep_error err = {0};
+    void (*operations[(sizeof *ops - offsetof(struct skep_ops, memory_new)) /
+                      sizeof(void (*)(void))])(void);
+    (void)state;
+    assert_int_equal(open_emulated(&ops, &err), 0);
+    memcpy(operations, (const char *)ops + offsetof(struct skep_ops, memory_new),
+           sizeof operations);
+    for (size_t i = 0; i < sizeof operations / sizeof operations[0]; i++) {
+        assert_true(operations[i] != NULL);
+    }
+}
+
 /* The device vanishes at the first, second, third... call of CUDA, until everything passes. */
 static void a_device_that_disappears_is_said_once_and_left_alone(void **state)
 {
@@ -162,6 +178,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup(a_device_that_stays_computes, renew),
+        cmocka_unit_test_setup(no_operation_is_missing, renew),
         cmocka_unit_test_setup(a_device_that_disappears_is_said_once_and_left_alone, renew),
         cmocka_unit_test_setup(a_full_device_has_no_memory_and_goes_on, renew),
         cmocka_unit_test_setup(a_stopped_device_computes_nothing_and_still_copies, renew),
