@@ -7,7 +7,8 @@ libcurl4-openssl-dev libmicrohttpd-dev libuv1-dev libtorrent-rasterbar-dev libsq
 libjansson-dev libcyaml-dev libyaml-dev libopenblas-dev libncurses-dev zlib1g-dev"
 packages_text="bible-kjv"
 packages_test="libcmocka-dev clang clang-format libclang-rt-14-dev xz-utils
-python3 python3-yaml python3-jsonschema python3-cryptography binutils"
+python3 python3-yaml python3-jsonschema python3-cryptography binutils
+gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
 
 say() {
     printf '%s\n' "$*" >&2
