@@ -2,15 +2,18 @@
 EXTRA_DIST += client/README.md
 noinst_LIBRARIES += client/libskep-client.a
 client_libskep_client_a_SOURCES = \
+    client/agent/agent-internal.h \
     client/agent/agent.c client/agent/agent.h \
     client/agent/attachment.c client/agent/attachment.h \
     client/agent/control.c \
     client/agent/identity.c client/agent/identity.h \
     client/agent/job.c client/agent/job.h \
     client/agent/outbox.c client/agent/outbox.h \
+    client/agent/project.c \
     client/agent/receipts.c client/agent/receipts.h \
     client/agent/rows.c client/agent/rows.h \
     client/agent/states.c client/agent/states.h \
+    client/agent/training.c \
     client/cli/dataset.c client/cli/dataset.h \
     client/cli/split.c client/cli/split.h \
     client/network/data.c \

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/agent/agent-internal.h"
 #include "client/agent/attachment.h"
 #include "client/agent/identity.h"
 #include "client/agent/receipts.h"
@@ -36,15 +37,9 @@ struct skep_agent_call {
     bool *have; /* FETCHING_EXPERTS: what was fetched */
 };
 
-/* NOLINTBEGIN(misc-no-recursion): a state that finds its work done moves on at once. Such moves only go forward in the table of
- * skep_agent_next(), or end in a state that does nothing on entry, so there are at most as many as states. */
+/* NOLINTBEGIN(misc-no-recursion): agent-internal.h says why it has an end */
 
-static void happen(struct skep_agent *agent, enum skep_agent_event event);
-
-static void say(struct skep_agent *agent, const char *format, ...)
-    __attribute__((format(printf, 2, 3)));
-
-static void say(struct skep_agent *agent, const char *format, ...)
+void skep_agent_say(struct skep_agent *agent, const char *format, ...)
 {
     va_list arguments;
     va_start(arguments, format);
@@ -53,7 +48,7 @@ static void say(struct skep_agent *agent, const char *format, ...)
     skep_log(SKEP_LOG_DEBUG, "%s", agent->sentence);
 }
 
-static void fail(struct skep_agent *agent, const struct skep_error *err)
+void skep_agent_fail(struct skep_agent *agent, const struct skep_error *err)
 {
     unsigned doublings = agent->failures < 6 ? agent->failures : 6;
     uint64_t wait = (uint64_t)BACKOFF_FIRST_MS << doublings;
@@ -61,14 +56,14 @@ static void fail(struct skep_agent *agent, const struct skep_error *err)
     agent->found_ms = 0;
     if (agent->job.kept && agent->state < SKEP_AGENT_FETCHING_DATA) {
         skep_log(SKEP_LOG_INFO, "%s; going on with the job meanwhile", err->text);
-        happen(agent, SKEP_AGENT_KEPT);
+        skep_agent_happen(agent, SKEP_AGENT_KEPT);
         return;
     }
     agent->failures++;
-    happen(agent, SKEP_AGENT_FAILED);
+    skep_agent_happen(agent, SKEP_AGENT_FAILED);
     if (agent->state == SKEP_AGENT_BACKOFF) {
-        say(agent, "Trying again in %llu s, because %s.", (unsigned long long)((wait + 999) / 1000),
-            err->text);
+        skep_agent_say(agent, "Trying again in %llu s, because %s.",
+                       (unsigned long long)((wait + 999) / 1000), err->text);
         skep_log(SKEP_LOG_WARNING, "%s; trying again in %llu ms", err->text,
                  (unsigned long long)wait);
         skep_timer_start(agent->timer, wait, 0);
@@ -99,9 +94,9 @@ static void on_call(void *user, int result, const struct skep_error *err)
         return;
     }
     if (result == 0) {
-        happen(agent, SKEP_AGENT_DONE);
+        skep_agent_happen(agent, SKEP_AGENT_DONE);
     } else {
-        fail(agent, err);
+        skep_agent_fail(agent, err);
     }
 }
 
@@ -116,10 +111,10 @@ static void on_settled(void *user, const struct skep_update_statement *statement
             statement->base_version + 1 > agent->trained) {
             agent->trained = statement->base_version + 1;
         }
-        skep_attachment_save_figures(agent);
+        skep_project_save_figures(agent);
     }
     if (agent->state == SKEP_AGENT_PUBLISHING && skep_outbox_unsettled(agent->outbox) == 0) {
-        happen(agent, SKEP_AGENT_DONE);
+        skep_agent_happen(agent, SKEP_AGENT_DONE);
     }
 }
 
@@ -141,8 +136,8 @@ static bool refuse_too_large(struct skep_agent *agent)
                         &agent->recompute, &err) == 0) {
         return false;
     }
-    happen(agent, SKEP_AGENT_TOO_LARGE);
-    say(agent, "%s", err.text);
+    skep_agent_happen(agent, SKEP_AGENT_TOO_LARGE);
+    skep_agent_say(agent, "%s", err.text);
     skep_log(SKEP_LOG_WARNING, "%s", err.text);
     return true;
 }
@@ -164,19 +159,20 @@ static void on_find(void *user, int result, const struct skep_error *err)
         return;
     }
     if (result != 0) {
-        fail(agent, err);
+        skep_agent_fail(agent, err);
     } else if (!refuse_too_large(agent)) {
-        happen(agent, SKEP_AGENT_DONE);
+        skep_agent_happen(agent, SKEP_AGENT_DONE);
     }
 }
 
 static void enter_finding(struct skep_agent *agent)
 {
     if (agent->session == NULL) {
-        happen(agent, SKEP_AGENT_DETACHED);
+        skep_agent_happen(agent, SKEP_AGENT_DETACHED);
         return;
     }
-    say(agent, "Looking for keepers of project %.8s.", skep_id_text(agent->project.bytes));
+    skep_agent_say(agent, "Looking for keepers of project %.8s.",
+                   skep_id_text(agent->project.bytes));
     if (agent->session->has_manifest && refuse_too_large(agent)) {
         return;
     }
@@ -184,7 +180,7 @@ static void enter_finding(struct skep_agent *agent)
     if (agent->finding != NULL) {
         agent->finding->generation = agent->generation; /* one runs already: that one counts */
     } else if (agent->outbox != NULL && agent->found_ms != 0 && now - agent->found_ms < FRESH_MS) {
-        happen(agent, SKEP_AGENT_DONE);
+        skep_agent_happen(agent, SKEP_AGENT_DONE);
     } else {
         agent->finding = call_new(agent);
         skep_session_find(agent->session, on_find, agent->finding);
@@ -235,22 +231,23 @@ static void on_heads(void *user, int result, const struct skep_error *err)
         return;
     }
     if (result != 0) {
-        fail(agent, err);
+        skep_agent_fail(agent, err);
         return;
     }
     agent->round = agent->session->heads.heads[0].version;
     ask_receipts(agent);
     if (agent->job.kept) {
         /* a keeper's mere word does not make it too old: the trunk's seal is looked at then */
-        happen(agent, is_fresh(agent, agent->round) ? SKEP_AGENT_KEPT : SKEP_AGENT_DONE);
+        skep_agent_happen(agent, is_fresh(agent, agent->round) ? SKEP_AGENT_KEPT : SKEP_AGENT_DONE);
         return;
     }
-    happen(agent, agent->round + 1 <= agent->trained ? SKEP_AGENT_NOTHING_NEW : SKEP_AGENT_DONE);
+    skep_agent_happen(agent, agent->round + 1 <= agent->trained ? SKEP_AGENT_NOTHING_NEW
+                                                                : SKEP_AGENT_DONE);
 }
 
 static void enter_looking(struct skep_agent *agent)
 {
-    say(agent, "Asking keepers for the newest versions.");
+    skep_agent_say(agent, "Asking keepers for the newest versions.");
     skep_session_ask_heads(agent->session, on_heads, call_new(agent));
 }
 
@@ -262,12 +259,12 @@ static void on_trunk(void *user, int result, const struct skep_error *err)
         return;
     }
     if (result != 0) {
-        fail(agent, err);
+        skep_agent_fail(agent, err);
         return;
     }
     uint64_t version = agent->session->sealed[0].version;
     if (agent->job.kept && is_fresh(agent, version)) {
-        happen(agent, SKEP_AGENT_KEPT);
+        skep_agent_happen(agent, SKEP_AGENT_KEPT);
         return;
     }
     if (agent->job.kept) {
@@ -277,7 +274,7 @@ static void on_trunk(void *user, int result, const struct skep_error *err)
                  (unsigned long long)agent->job.trunk_version, (unsigned long long)version);
         skep_job_drop(&agent->job);
     }
-    happen(agent, SKEP_AGENT_DONE);
+    skep_agent_happen(agent, SKEP_AGENT_DONE);
 }
 
 static void enter_fetching_trunk(struct skep_agent *agent)
@@ -285,7 +282,7 @@ static void enter_fetching_trunk(struct skep_agent *agent)
     static const size_t trunk = 0;
     struct skep_agent_call *call = call_new(agent);
     call->have = skep_alloc(1, sizeof *call->have);
-    say(agent, "Fetching the trunk of round %llu.", (unsigned long long)agent->round);
+    skep_agent_say(agent, "Fetching the trunk of round %llu.", (unsigned long long)agent->round);
     skep_session_fetch_shards(agent->session, &trunk, 1, call->have, on_trunk, call);
 }
 
@@ -294,8 +291,8 @@ static void enter_fetching_data(struct skep_agent *agent)
     struct skep_job *job = &agent->job;
     skep_job_draw(job, agent->session, &agent->id);
     agent->round = job->trunk_version;
-    say(agent, "Fetching %zu data chunks for round %llu.", job->place_count,
-        (unsigned long long)job->trunk_version);
+    skep_agent_say(agent, "Fetching %zu data chunks for round %llu.", job->place_count,
+                   (unsigned long long)job->trunk_version);
     skep_session_fetch_chunks(agent->session, &agent->session->manifest.train, job->places,
                               job->place_count, on_call, call_new(agent));
 }
@@ -312,9 +309,9 @@ static void on_experts(void *user, int result, const struct skep_error *err)
         return;
     }
     if (rc == 0) {
-        happen(agent, SKEP_AGENT_DONE);
+        skep_agent_happen(agent, SKEP_AGENT_DONE);
     } else {
-        fail(agent, result != 0 ? err : &own);
+        skep_agent_fail(agent, result != 0 ? err : &own);
     }
 }
 
@@ -322,14 +319,14 @@ static void enter_fetching_experts(struct skep_agent *agent)
 {
     struct skep_error err = {0};
     if (skep_job_route(&agent->job, agent->session, &err) != 0) {
-        fail(agent, &err);
+        skep_agent_fail(agent, &err);
         return;
     }
     skep_session_prune(agent->session, 0);
     struct skep_agent_call *call = call_new(agent);
     call->have = skep_alloc(agent->job.shard_count, sizeof *call->have);
-    say(agent, "Fetching %zu experts for round %llu.", agent->job.shard_count - 1,
-        (unsigned long long)agent->job.trunk_version);
+    skep_agent_say(agent, "Fetching %zu experts for round %llu.", agent->job.shard_count - 1,
+                   (unsigned long long)agent->job.trunk_version);
     skep_session_fetch_shards(agent->session, agent->job.shards, agent->job.shard_count, call->have,
                               on_experts, call);
 }
@@ -343,121 +340,23 @@ struct skep_loss_unit skep_agent_loss_unit(const struct skep_agent *agent)
     return units[agent->session != NULL ? agent->session->manifest.model.kind : SKEP_MODEL_LM];
 }
 
-static void on_progress(void *user)
-{
-    struct skep_agent *agent = user;
-    const struct skep_job *job = &agent->job;
-    uint64_t elapsed = skep_clock_monotonic_ms() - job->started_ms;
-    if (job->last.tokens > 0) {
-        uint64_t tokens = job->last.tokens - (job->counting ? job->started_tokens : 0);
-        agent->loss = job->last.loss * skep_agent_loss_unit(agent).nats;
-        agent->tokens_per_s = elapsed > 0 ? (double)tokens * 1000 / (double)elapsed : 0;
-    }
-}
-
-/* The worker has ended without being done and without having been asked to. */
-static void worker_failed(struct skep_agent *agent, int status)
-{
-    struct skep_job *job = &agent->job;
-    struct skep_error err = {0};
-    job->crashes++;
-    if (job->failure[0] != '\0') {
-        skep_error_set(&err, SKEP_ERR_STATE, "the worker failed: %s", job->failure);
-        skep_job_forget_damaged(job, agent->session);
-    } else {
-        skep_error_set(&err, SKEP_ERR_STATE, "the worker ended with %s %d",
-                       status < 0 ? "signal" : "status", status < 0 ? -status : status);
-    }
-    /* what it gave a reason for would happen again; what killed it perhaps not */
-    if (job->failure[0] != '\0' || job->crashes >= CRASHES) {
-        skep_job_drop(job);
-    }
-    fail(agent, &err);
-}
-
-/* A result that came when we were about to leave: it is sent by the next run. */
-static void save_result(struct skep_agent *agent)
-{
-    struct skep_error err = {0};
-    if (agent->job.last.kind == SKEP_JOB_DONE && agent->job.kept &&
-        skep_job_publish(&agent->job, agent->session, agent->outbox, agent->key, &err) != 0) {
-        skep_log(SKEP_LOG_WARNING, "%s", err.text);
-    }
-}
-
-static void start_worker(struct skep_agent *agent);
-
-static void on_worker_exit(void *user, int status)
-{
-    struct skep_agent *agent = user;
-    skep_process_free(agent->job.worker);
-    agent->job.worker = NULL;
-    if (agent->state == SKEP_AGENT_STOPPING) {
-        save_result(agent);
-        skep_loop_stop(agent->loop);
-    } else if (agent->state != SKEP_AGENT_TRAINING) {
-        skep_log(SKEP_LOG_DEBUG, "the job is %s", agent->job.stopped ? "interrupted" : "over");
-    } else if (agent->job.stopped) {
-        start_worker(agent); /* resumed while it was still writing */
-    } else if (status == 0 && agent->job.last.kind == SKEP_JOB_DONE) {
-        agent->tokens_total += agent->job.last.tokens;
-        agent->peak_bytes = agent->job.last.peak_bytes;
-        happen(agent, SKEP_AGENT_DONE);
-    } else {
-        worker_failed(agent, status);
-    }
-}
-
-static void start_worker(struct skep_agent *agent)
-{
-    struct skep_error err = {0};
-    struct skep_job_means means = {.threads = agent->threads,
-                                   .recompute = agent->recompute,
-                                   .device = skep_device_name(agent->device)};
-    agent->watch = (struct skep_job_watch){
-        .job = &agent->job, .on_progress = on_progress, .on_exit = on_worker_exit, .user = agent};
-    if (skep_job_start(&agent->job, agent->session, agent->outbox, &means, &agent->watch, &err) !=
-        0) {
-        fail(agent, &err);
-    }
-}
-
-static void enter_training(struct skep_agent *agent)
-{
-    struct skep_job *job = &agent->job;
-    agent->round = job->trunk_version;
-    say(agent, "Training round %llu of %s: the trunk and %zu experts%s.",
-        (unsigned long long)job->trunk_version, agent->session->manifest.name, job->shard_count - 1,
-        job->kept ? ", from where it was interrupted" : "");
-    if (job->worker != NULL) {
-        return; /* on_worker_exit() starts it again */
-    }
-    if (job->last.kind == SKEP_JOB_DONE) {
-        happen(
-            agent,
-            SKEP_AGENT_DONE); /* it was done just before it was to pause, or could not be published */
-    } else {
-        start_worker(agent);
-    }
-}
-
 static void enter_publishing(struct skep_agent *agent)
 {
     struct skep_error err = {0};
-    say(agent, "Publishing %zu updates of round %llu.", agent->job.shard_count,
-        (unsigned long long)agent->job.trunk_version);
+    skep_agent_say(agent, "Publishing %zu updates of round %llu.", agent->job.shard_count,
+                   (unsigned long long)agent->job.trunk_version);
     struct skep_loss_unit unit = skep_agent_loss_unit(agent);
     skep_log(SKEP_LOG_INFO, "trained round %llu: %.3f %s, %.0f %s/s",
              (unsigned long long)agent->job.trunk_version, agent->loss, unit.name,
              agent->tokens_per_s, unit.tokens);
     if (skep_job_publish(&agent->job, agent->session, agent->outbox, agent->key, &err) != 0) {
-        fail(agent, &err);
+        skep_agent_fail(agent, &err);
         return;
     }
-    skep_attachment_save_figures(agent);
+    skep_project_save_figures(agent);
     skep_timer_start(agent->timer, PUBLISH_MS, 0);
     if (skep_outbox_unsettled(agent->outbox) == 0) {
-        happen(agent, SKEP_AGENT_DONE);
+        skep_agent_happen(agent, SKEP_AGENT_DONE);
     }
 }
 
@@ -468,7 +367,8 @@ static void enter_waiting(struct skep_agent *agent)
     agent->polling = false;
     agent->deadline_ms =
         skep_clock_monotonic_ms() + agent->session->manifest.merge.window_ms + WAIT_MORE_MS;
-    say(agent, "Waiting for the keepers to merge round %llu.", (unsigned long long)agent->round);
+    skep_agent_say(agent, "Waiting for the keepers to merge round %llu.",
+                   (unsigned long long)agent->round);
     skep_timer_start(agent->timer, 0, POLL_MS);
 }
 
@@ -498,7 +398,7 @@ static void on_poll(void *user, int result, const struct skep_error *err)
     }
     uint64_t soon = skep_clock_monotonic_ms() + EXPERTS_MS;
     if (job_is_sealed(agent)) {
-        happen(agent, SKEP_AGENT_DONE);
+        skep_agent_happen(agent, SKEP_AGENT_DONE);
     } else if (soon < agent->deadline_ms) {
         /* a second update for a version we have already helped to end would be refused: give them a moment */
         agent->deadline_ms = soon;
@@ -508,15 +408,15 @@ static void on_poll(void *user, int result, const struct skep_error *err)
 
 static void enter_stopping(struct skep_agent *agent)
 {
-    say(agent, "Stopping.");
+    skep_agent_say(agent, "Stopping.");
     if (agent->attached) {
-        skep_attachment_save_figures(agent);
+        skep_project_save_figures(agent);
     }
     if (agent->job.worker != NULL) {
         skep_process_signal(agent->job.worker, SIGTERM);
         skep_timer_start(agent->timer, STOP_MS, 0);
     } else {
-        save_result(agent);
+        skep_training_save_result(agent);
         skep_loop_stop(agent->loop);
     }
 }
@@ -525,7 +425,7 @@ static void enter(struct skep_agent *agent)
 {
     switch (agent->state) {
     case SKEP_AGENT_IDLE:
-        say(agent, "No project is attached; \"skep attach PROJECT\" gives work.");
+        skep_agent_say(agent, "No project is attached; \"skep attach PROJECT\" gives work.");
         break;
     case SKEP_AGENT_FINDING:
         enter_finding(agent);
@@ -543,7 +443,7 @@ static void enter(struct skep_agent *agent)
         enter_fetching_experts(agent);
         break;
     case SKEP_AGENT_TRAINING:
-        enter_training(agent);
+        skep_training_enter(agent);
         break;
     case SKEP_AGENT_PUBLISHING:
         enter_publishing(agent);
@@ -552,12 +452,12 @@ static void enter(struct skep_agent *agent)
         enter_waiting(agent);
         break;
     case SKEP_AGENT_PAUSED:
-        say(agent, "Paused on request; \"skep resume\" goes on.");
+        skep_agent_say(agent, "Paused on request; \"skep resume\" goes on.");
         break;
     case SKEP_AGENT_STOPPING:
         enter_stopping(agent);
         break;
-    case SKEP_AGENT_BACKOFF:  /* fail() says why and starts the clock */
+    case SKEP_AGENT_BACKOFF:  /* skep_agent_fail() says why and starts the clock */
     case SKEP_AGENT_REFUSING: /* refuse_too_large() says why */
     case SKEP_AGENT_STAY:
     case SKEP_AGENT_STATES:
@@ -565,7 +465,7 @@ static void enter(struct skep_agent *agent)
     }
 }
 
-static void happen(struct skep_agent *agent, enum skep_agent_event event)
+void skep_agent_happen(struct skep_agent *agent, enum skep_agent_event event)
 {
     enum skep_agent_state before = agent->state;
     enum skep_agent_state next = skep_agent_next(before, event);
@@ -592,7 +492,7 @@ static void on_timer(void *user)
         skep_loop_stop(agent->loop);
     } else if (agent->state != SKEP_AGENT_WAITING ||
                skep_clock_monotonic_ms() >= agent->deadline_ms) {
-        happen(agent, SKEP_AGENT_TIME);
+        skep_agent_happen(agent, SKEP_AGENT_TIME);
     } else if (!agent->polling) {
         agent->polling = true;
         skep_session_poll_trunk(agent->session, on_poll, call_new(agent));
@@ -610,7 +510,7 @@ int skep_agent_attach(struct skep_agent *agent, const char *project, const char 
     }
     char *kept = skep_strdup(bootstrap != NULL ? bootstrap : agent->bootstrap);
     skep_agent_detach(agent);
-    rc = skep_attachment_open(agent, project, kept, err);
+    rc = skep_project_open(agent, project, kept, err);
     free(kept);
     if (rc != 0) {
         return rc;
@@ -619,32 +519,32 @@ int skep_agent_attach(struct skep_agent *agent, const char *project, const char 
         rc = open_outbox(agent, err);
     }
     if (rc == 0) {
-        rc = skep_attachment_save(agent, agent->state == SKEP_AGENT_PAUSED, err);
+        rc = skep_project_remember(agent, agent->state == SKEP_AGENT_PAUSED, err);
     }
     if (rc != 0) {
-        skep_attachment_close(agent);
+        skep_project_close(agent);
         return rc;
     }
-    happen(agent, SKEP_AGENT_ATTACHED);
+    skep_agent_happen(agent, SKEP_AGENT_ATTACHED);
     return 0;
 }
 
 void skep_agent_detach(struct skep_agent *agent)
 {
-    happen(agent, SKEP_AGENT_DETACHED);
-    skep_attachment_close(agent);
-    (void)skep_attachment_save(agent, agent->state == SKEP_AGENT_PAUSED, NULL);
+    skep_agent_happen(agent, SKEP_AGENT_DETACHED);
+    skep_project_close(agent);
+    (void)skep_project_remember(agent, agent->state == SKEP_AGENT_PAUSED, NULL);
 }
 
 void skep_agent_pause(struct skep_agent *agent, bool paused)
 {
-    happen(agent, paused ? SKEP_AGENT_PAUSE : SKEP_AGENT_RESUME);
-    (void)skep_attachment_save(agent, paused, NULL);
+    skep_agent_happen(agent, paused ? SKEP_AGENT_PAUSE : SKEP_AGENT_RESUME);
+    (void)skep_project_remember(agent, paused, NULL);
 }
 
 void skep_agent_quit(struct skep_agent *agent)
 {
-    happen(agent, SKEP_AGENT_QUIT);
+    skep_agent_happen(agent, SKEP_AGENT_QUIT);
 }
 
 static int open_folder(struct skep_agent *agent, struct skep_error *err)
@@ -690,7 +590,7 @@ static int begin(struct skep_agent *agent, const struct skep_agent_options *opti
     agent->bootstrap = skep_strdup(bootstrap);
     int rc = 0;
     if (kept.paused && options->attach == NULL) {
-        happen(agent, SKEP_AGENT_PAUSE);
+        skep_agent_happen(agent, SKEP_AGENT_PAUSE);
     }
     if (project[0] != '\0') {
         rc = skep_agent_attach(agent, project, bootstrap, err);
@@ -742,7 +642,7 @@ void skep_agent_close(struct skep_agent *agent)
     }
     agent->generation++;
     skep_ipc_server_close(agent->control);
-    skep_attachment_close(agent);
+    skep_project_close(agent);
     skep_timer_free(agent->timer);
     skep_timer_free(agent->refresh);
     skep_donor_db_close(agent->db);

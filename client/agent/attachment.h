@@ -1,13 +1,12 @@
 /*
- * The project a donor is attached to: remembered in DIR/attached.json ({"project":ID or null, "bootstrap":TEXT, "paused":bool}), its
- * session opened and closed, its figures kept in donor.db. The commands read attached.json too, so that they need no daemon.
+ * The project a donor is attached to, as it is remembered in DIR/attached.json: {"project":ID or null, "bootstrap":TEXT, "paused":bool}.
+ * The commands read it too, so that they need no daemon.
  */
 #ifndef SKEP_CLIENT_AGENT_ATTACHMENT_H
 #define SKEP_CLIENT_AGENT_ATTACHMENT_H
 
 #include <stdbool.h>
 
-#include "client/agent/agent.h"
 #include "common/base/error.h"
 #include "common/base/id.h"
 
@@ -25,10 +24,7 @@ char *skep_attachment_folder(const char *dir, const struct skep_project_id *proj
 /* Are these a project id and bootstrap addresses (NULL: none)? Checked before anything is given up. */
 int skep_attachment_check(const char *project, const char *bootstrap, struct skep_error *err);
 
-int skep_attachment_save(struct skep_agent *agent, bool paused, struct skep_error *err);
-int skep_attachment_open(struct skep_agent *agent, const char *project, const char *bootstrap,
+int skep_attachment_save(const char *dir, const struct skep_attachment *attachment,
                          struct skep_error *err);
-void skep_attachment_close(struct skep_agent *agent);
-void skep_attachment_save_figures(struct skep_agent *agent);
 
 #endif
