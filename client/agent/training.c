@@ -100,9 +100,8 @@ void skep_training_enter(struct skep_agent *agent)
         return; /* on_worker_exit() starts it again */
     }
     if (job->last.kind == SKEP_JOB_DONE) {
-        skep_agent_happen(
-            agent,
-            SKEP_AGENT_DONE); /* it was done just before it was to pause, or could not be published */
+        /* it was done just before it was to pause, or could not be published */
+        skep_agent_happen(agent, SKEP_AGENT_DONE);
     } else {
         start_worker(agent);
     }
