@@ -146,6 +146,7 @@ static void run_forward(struct skep_remote_desk *desk, struct skep_remote_task *
         at += task->rows * rows.dim;
     }
     skep_expert_forward(desk->ops, expert, batch->parameters->values, rows, x, work, y);
+    assert(y != NULL);
     answer_rows(batch, y, rows.dim, "the output");
 }
 
@@ -223,6 +224,7 @@ static bool run_caller(struct skep_remote_desk *desk, struct skep_remote_task *t
                                               .dparameters = back.gradient,
                                               .beta = 0};
     skep_expert_backward(ops, expert, parameters, rows, &pass);
+    assert(back.gradient != NULL && back.dx != NULL);
     if (!all_finite(back.gradient, skep_expert_parameters(expert))) {
         fail_all(tasks, SKEP_ERR_NUMERIC,
                  "the gradient of the parameters is not finite: the input is too large");

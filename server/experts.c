@@ -170,6 +170,7 @@ static int parameters_of(struct skep_remote *remote, struct skep_kept_shard *sha
             return result;
         }
     }
+    assert(found != NULL);
     found->used_ms = skep_remote_now_ms(remote);
     *ret_parameters = found;
     return SKEP_OK;

@@ -1,4 +1,5 @@
 /* Sessions with keepers, and gradients that become signed updates (experts.h). */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -45,8 +46,8 @@ static int open_session(struct skep_caller_line *line, size_t keeper,
         rc = skep_json_get_hex(root, "session", "token", token, sizeof token, err);
     }
     if (rc == SKEP_OK) {
-        memcpy(ret_token, "Bearer ", 7);
-        skep_hex_encode(token, sizeof token, ret_token + 7);
+        int at = snprintf(ret_token, SKEP_CALLER_TOKEN_SIZE, "Bearer ");
+        skep_hex_encode(token, sizeof token, ret_token + at);
     }
     skep_json_free(root);
     skep_http_answer_done(&answer);

@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -216,8 +217,9 @@ static void name_group(const struct pass *pass, size_t group, const char *suffix
                                .layer = (uint16_t)pass->layer,
                                .row = (uint16_t)(expert / config->columns),
                                .column = (uint16_t)(expert % config->columns)};
-    skep_shard_format(&shard, view->name);
-    strcat(view->name, suffix);
+    char text[SKEP_SHARD_TEXT_SIZE];
+    skep_shard_format(&shard, text);
+    snprintf(view->name, sizeof view->name, "%s%s", text, suffix);
     view->dims[0] = (uint32_t)pass->groups[group].count;
     view->dims[1] = (uint32_t)pass->dim;
     view->dim_count = 2;

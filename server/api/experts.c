@@ -1,4 +1,5 @@
 /* Calls of experts: forward and backward passes, sessions of callers, and the updates that come of them (server/experts.h). */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,7 +18,7 @@
 #include "server/shard.h"
 
 #define BEARER "Bearer "
-#define MOST_SHARDS 1024u /* in one request */
+#define MOST_SHARDS ((size_t)1024) /* in one request */
 #define NAME_SIZE SKEP_SHARD_TEXT_SIZE
 
 /* One request while it is being read. */
@@ -312,6 +313,7 @@ static int backward_task(struct call *call, const struct skep_tensor_view *x, si
     if (result != SKEP_OK) {
         return result;
     }
+    assert(dy != NULL);
     request->count++;
     task->pass = SKEP_REMOTE_BACKWARD;
     task->rows = x->dims[0];

@@ -14,6 +14,7 @@
  * A rate is that of the best WINDOW_S seconds: other programs on the machine can only slow one down. The mean over the whole run and the
  * processor time per sample go to stderr. A backward pass computes the forward pass again, as hivemind's does. hivemind's figures: 0.9.9, 2 virtual cores (AMD EPYC), Debian 12.
  */
+#include <assert.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -99,6 +100,7 @@ static double best_rate(const struct journal *journal, unsigned clients)
 {
     double best = 0;
     size_t first = 0;
+    assert(clients > 0);
     for (size_t last = 0; last < journal->count; last++) {
         while (first + clients <= last &&
                journal->ends_s[last] - journal->ends_s[first + 1] >= WINDOW_S) {

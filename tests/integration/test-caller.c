@@ -136,8 +136,8 @@ static void a_model_that_calls_its_experts_learns_what_one_that_has_them_does(vo
     double difference = 0;
     double size = 0;
     for (size_t i = 0; i < count; i++) {
-        difference += fabs(gradients[0][i] - gradients[1][i]);
-        size += fabs(gradients[0][i]);
+        difference += fabsf(gradients[0][i] - gradients[1][i]);
+        size += fabsf(gradients[0][i]);
     }
     assert_true(size > 0 && difference < 1e-4 * size); /* float32 sums in another order */
     free(gradients[0]);

@@ -2,12 +2,14 @@
 """Experts computed by real keepers for callers: the numbers are right, gradients end as ordinary updates with receipts, and what makes no
 sense is refused in one sentence. Prints TAP."""
 import base64
+import http.client
 import json
 import math
 import os
 import secrets
 import struct
 import sys
+import threading
 import time
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -313,6 +315,28 @@ def a_caller_that_hangs_up_leaves_the_keeper_well():
         except OSError:
             pass
     assert len(forward({EXPERTS[0]: some_rows(1)})) == 1
+
+
+@tap.case
+def a_keeper_that_leaves_while_it_computes_ends_well():
+    body = write_tensors({name: some_rows(2000) for name in EXPERTS})
+    answers = []
+
+    def ask():
+        try:
+            answers.append(call("forward", body, 1).status)
+        except (OSError, http.client.HTTPException):
+            answers.append(0)
+
+    threads = [threading.Thread(target=ask) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    skep.wait("the first answer", lambda: answers)
+    assert swarm.processes["keeper-1"].stop() == 0
+    for thread in threads:
+        thread.join()
+    assert answers[0] == 200 and all(status in (0, 200, 503) for status in answers), answers
+    swarm.start_keeper(1)
 
 
 @tap.case

@@ -159,7 +159,7 @@ static void each_callers_gradient_is_the_sum_of_his_own(void **state)
     size_t count = scene->shape.layout.parameters;
     float *sum = skep_alloc(count, sizeof *sum);
     for (size_t i = 0; i < 4; i++) {
-        job_init(scene, &jobs[i], i % 2, 1 + i); /* callers take turns */
+        job_init(scene, &jobs[i], i % 2 == 0 ? 0 : 1, 1 + i); /* callers take turns */
     }
     run(scene, jobs, 4);
     assert_int_equal(scene->accounts[0]->calls, 2);
