@@ -44,6 +44,7 @@ struct skep_remote_donor {
     struct skep_outbox *outbox;
     struct skep_timer *timer;
     struct skep_async *async;
+    uint64_t find_ms;                /* when keepers are to be looked for again */
     bool following;                  /* a look at the trunk is under way */
     struct skep_remote_slice *drawn; /* whose chunks are being fetched */
     bool have;

@@ -201,25 +201,23 @@ static void update_experts(struct skep_remote_donor *donor, size_t first, size_t
     }
 }
 
-/* Goes round all experts in a period, a few at a time, so that keepers and callers never wait for all of them at once. */
+/* Goes round all experts in a period, a few at a time, so that keepers and callers never wait for all of them at once. Keepers that are
+ * slow are asked less often: the steward waits for them a third of its time at most, for the trainers' calls come first. */
 void *skep_remote_steward_main(void *user)
 {
     struct skep_remote_donor *donor = user;
     size_t end = skep_manifest_shard_count(donor->manifest);
     size_t parts = (end - 1 + SHARDS_AT_ONCE - 1) / SHARDS_AT_ONCE;
-    uint64_t due_ms = skep_clock_monotonic_ms();
+    uint64_t share_ms = donor->options.period_ms / (parts > 0 ? parts : 1) + 1;
+    uint64_t pause_ms = share_ms;
     size_t next = 1;
-    bool going = true;
-    while (going) {
-        uint64_t now_ms = skep_clock_monotonic_ms();
-        due_ms += donor->options.period_ms / (parts > 0 ? parts : 1) + 1;
-        due_ms = due_ms > now_ms ? due_ms : now_ms; /* late once is not hurried later */
-        going = pause_for(donor, due_ms - now_ms);
-        if (going) {
-            size_t count = end - next < SHARDS_AT_ONCE ? end - next : SHARDS_AT_ONCE;
-            update_experts(donor, next, count);
-            next = next + count < end ? next + count : 1;
-        }
+    while (pause_for(donor, pause_ms)) {
+        size_t count = end - next < SHARDS_AT_ONCE ? end - next : SHARDS_AT_ONCE;
+        uint64_t start_ms = skep_clock_monotonic_ms();
+        update_experts(donor, next, count);
+        uint64_t taken_ms = skep_clock_monotonic_ms() - start_ms;
+        pause_ms = taken_ms * 3 > share_ms ? taken_ms * 2 : share_ms - taken_ms;
+        next = next + count < end ? next + count : 1;
     }
     return NULL;
 }

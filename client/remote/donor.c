@@ -10,12 +10,14 @@
 
 #define LOOK_MS 1000u /* between looks at the newest versions, of which a keeper names all shards */
 #define PRUNE_S 60
+#define FRESH_MS 20000u /* keepers are looked for this often, for their records age */
 
 /* ---- following the trunk ---- */
 
 static void end_look(struct skep_remote_donor *donor, int result, const struct skep_error *err)
 {
     if (result != SKEP_OK && result != SKEP_ERR_CANCELLED) {
+        donor->find_ms = 0;
         skep_log(SKEP_LOG_WARNING, "the newest trunk cannot be had: %s", err->text);
     }
     skep_remote_slice_release(donor->drawn);
@@ -77,11 +79,27 @@ static void on_head(void *user, int result, const struct skep_error *err)
     skep_session_fetch_shards(session, &trunk, 1, &donor->have, on_trunk, donor);
 }
 
+static void on_found(void *user, int result, const struct skep_error *err)
+{
+    struct skep_remote_donor *donor = user;
+    if (result != SKEP_OK) {
+        end_look(donor, result, err);
+        return;
+    }
+    donor->find_ms = skep_clock_monotonic_ms() + FRESH_MS;
+    skep_session_poll_trunk(donor->options.session, on_head, donor);
+}
+
 static void on_timer(void *user)
 {
     struct skep_remote_donor *donor = user;
-    if (!donor->following) {
-        donor->following = true;
+    if (donor->following) {
+        return;
+    }
+    donor->following = true;
+    if (skep_clock_monotonic_ms() >= donor->find_ms) {
+        skep_session_find(donor->options.session, on_found, donor);
+    } else {
         skep_session_poll_trunk(donor->options.session, on_head, donor);
     }
 }
@@ -227,6 +245,7 @@ static void init(struct skep_remote_donor *donor, const struct skep_remote_donor
     donor->steward_line = skep_caller_line_new(donor->caller);
     donor->async = skep_async_new(options->session->loop, on_parcels, donor);
     donor->timer = skep_timer_new(options->session->loop, on_timer, donor);
+    donor->find_ms = skep_clock_monotonic_ms() + FRESH_MS;
     donor->next_update_ms = skep_clock_monotonic_ms() + options->period_ms;
 }
 
