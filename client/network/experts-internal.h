@@ -11,11 +11,16 @@
 
 #define SKEP_CALLER_TOKEN_SIZE 80 /* "Bearer " and 64 digits */
 
-/* A keeper as the caller knows it. The record does not change; the rest is under caller->lock. */
+/* A keeper as the caller knows it. The record does not change; the rest is under caller->lock, which may be taken inside `opening`. */
 struct skep_caller_keeper {
     struct skep_record record; /* without its projects */
     uint64_t aside_until_ms;
     char token[SKEP_CALLER_TOKEN_SIZE]; /* the header Authorization; empty: no session */
+    /* One session with a keeper is opened at a time, so that threads share it: its success and its failure. */
+    pthread_mutex_t opening;
+    size_t openings;    /* tried so far */
+    int opening_result; /* of the last one */
+    struct skep_error opening_err;
 };
 
 /* The keepers of one expert, the one that is asked first in front; indices into caller->keepers. */
@@ -38,7 +43,6 @@ struct skep_caller {
     size_t route_count; /* shards, in the manifest's order; the trunk's stays empty */
     struct skep_caller_route *routes;
     pthread_mutex_t lock;
-    pthread_mutex_t opening; /* one session is opened at a time, so that threads share it */
 };
 
 struct skep_caller_line {

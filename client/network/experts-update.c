@@ -15,6 +15,8 @@
 #include "common/wire/base64.h"
 #include "common/wire/json.h"
 
+#define SESSION_ANSWER 4096u /* bytes at most: a token, or a sentence */
+
 /* ---- sessions ---- */
 
 static char *sign_session(const struct skep_caller *caller, size_t keeper)
@@ -34,7 +36,8 @@ static int open_session(struct skep_caller_line *line, size_t keeper,
                         char ret_token[SKEP_CALLER_TOKEN_SIZE], struct skep_error *err)
 {
     char *body = sign_session(line->caller, keeper);
-    struct skep_http_request request = {.method = "POST", .body = body, .body_size = strlen(body)};
+    struct skep_http_request request = {
+        .method = "POST", .body = body, .body_size = strlen(body), .limit = SESSION_ANSWER};
     struct skep_http_answer answer = {0};
     struct skep_error failure = {0};
     struct skep_json *root = NULL;
@@ -56,28 +59,56 @@ static int open_session(struct skep_caller_line *line, size_t keeper,
     return rc;
 }
 
+/* Is there a session that was not refused? Also how many were tried to be opened until now. */
+static bool known_token(struct skep_caller *caller, const struct skep_caller_keeper *keeper,
+                        const char *stale, char ret_token[SKEP_CALLER_TOKEN_SIZE],
+                        size_t *ret_openings)
+{
+    pthread_mutex_lock(&caller->lock);
+    memcpy(ret_token, keeper->token, SKEP_CALLER_TOKEN_SIZE);
+    *ret_openings = keeper->openings;
+    pthread_mutex_unlock(&caller->lock);
+    return ret_token[0] != '\0' && (stale == NULL || strcmp(ret_token, stale) != 0);
+}
+
+/* With the keeper's `opening`. Whoever waits for it meanwhile takes what came of it, so that a keeper that lets us wait does so to
+ * each thread once and not to one after the other. */
+static int open_next(struct skep_caller_line *line, size_t keeper,
+                     char ret_token[SKEP_CALLER_TOKEN_SIZE])
+{
+    struct skep_caller *caller = line->caller;
+    struct skep_caller_keeper *known = &caller->keepers[keeper];
+    known->opening_result = open_session(line, keeper, ret_token, &known->opening_err);
+    pthread_mutex_lock(&caller->lock);
+    known->openings++;
+    if (known->opening_result == SKEP_OK) {
+        memcpy(known->token, ret_token, sizeof known->token);
+    } else {
+        known->token[0] = '\0';
+    }
+    pthread_mutex_unlock(&caller->lock);
+    return known->opening_result;
+}
+
 int skep_caller_session(struct skep_caller_line *line, size_t keeper, const char *stale,
                         char ret_token[SKEP_CALLER_TOKEN_SIZE], struct skep_error *err)
 {
     struct skep_caller *caller = line->caller;
-    char *known = caller->keepers[keeper].token;
+    struct skep_caller_keeper *known = &caller->keepers[keeper];
     char token[SKEP_CALLER_TOKEN_SIZE];
+    size_t openings = 0;
     int rc = SKEP_OK;
-    pthread_mutex_lock(&caller->opening);
-    pthread_mutex_lock(&caller->lock);
-    memcpy(token, known, sizeof token);
-    pthread_mutex_unlock(&caller->lock);
-    if (token[0] == '\0' || (stale != NULL && strcmp(token, stale) == 0)) {
-        rc = open_session(line, keeper, token, err);
-        pthread_mutex_lock(&caller->lock);
-        if (rc == SKEP_OK) {
-            memcpy(known, token, sizeof token);
-        } else {
-            known[0] = '\0';
+    if (!known_token(caller, known, stale, token, &openings)) {
+        pthread_mutex_lock(&known->opening);
+        size_t seen = openings;
+        if (!known_token(caller, known, stale, token, &openings)) {
+            rc = openings == seen ? open_next(line, keeper, token) : known->opening_result;
+            if (rc != SKEP_OK && err != NULL) {
+                *err = known->opening_err;
+            }
         }
-        pthread_mutex_unlock(&caller->lock);
+        pthread_mutex_unlock(&known->opening);
     }
-    pthread_mutex_unlock(&caller->opening);
     if (rc == SKEP_OK) {
         memcpy(ret_token, token, sizeof token);
     }
@@ -151,13 +182,14 @@ static int check_statement(const struct updates *updates, size_t i,
     return SKEP_OK;
 }
 
-/* Hands a file to every keeper of the shard; well if one took it. */
+/* Hands a file to every keeper of the shard; well if one took it. `ret_vouched` if one did that has no hand in it, or there is none. */
 static int publish(struct updates *updates, size_t i, const struct skep_buffer *file,
-                   struct skep_error *err)
+                   bool *ret_vouched, struct skep_error *err)
 {
     struct skep_caller_line *line = updates->line;
     const struct skep_caller_route *route = &line->caller->routes[updates->places[i]];
     bool taken = false;
+    bool vouched = route->count == 1;
     int rc = SKEP_ERR_NETWORK;
     for (size_t n = 0; n < route->count; n++) {
         struct skep_http_request request = {.method = "POST",
@@ -171,9 +203,11 @@ static int publish(struct updates *updates, size_t i, const struct skep_buffer *
         rc = skep_caller_exchange(line, &request, &answer, &failure);
         rc = skep_answer_check(rc, &answer, &failure, "update", err);
         taken = taken || rc == SKEP_OK;
+        vouched = vouched || (rc == SKEP_OK && route->keepers[n] != updates->keepers[i]);
         skep_http_answer_done(&answer);
         free(path);
     }
+    *ret_vouched = vouched;
     return taken ? SKEP_OK : rc;
 }
 
@@ -184,6 +218,7 @@ static int take_update(struct updates *updates, size_t i, const char *text, cons
     struct skep_update_statement statement;
     struct skep_buffer body = {.limit = SKEP_LIMIT_UPDATE_BYTES};
     struct skep_buffer file = {0};
+    bool vouched = false;
     int rc = skep_update_statement_decode(text, strlen(text), &statement, err);
     if (rc == SKEP_OK && !skep_base64_decode(base64, strlen(base64), &body)) {
         rc = skep_error_set(err, SKEP_ERR_FORMAT, "the body of an update is no base64");
@@ -195,13 +230,15 @@ static int take_update(struct updates *updates, size_t i, const char *text, cons
         statement.loss_first = updates->loss_first;
         statement.loss_last = updates->loss_last;
         skep_update_seal(caller->key, &statement, &body, &file);
-        rc = publish(updates, i, &file, err);
+        rc = publish(updates, i, &file, &vouched, err);
     }
     if (rc == SKEP_OK) {
         struct skep_caller_route *route = &caller->routes[updates->places[i]];
         pthread_mutex_lock(&caller->lock);
-        route->has_base = true;
-        route->base_version = statement.base_version;
+        if (vouched) { /* else a keeper could claim a version far ahead, and nobody's update would be new again */
+            route->has_base = true;
+            route->base_version = statement.base_version;
+        }
         pthread_mutex_unlock(&caller->lock);
         updates->outcomes[i] = SKEP_CALLER_PUBLISHED;
     }
@@ -229,6 +266,10 @@ static int read_update(struct updates *updates, size_t keeper, const struct skep
         return rc != SKEP_OK ? rc
                              : skep_error_set(err, SKEP_ERR_REFUSED,
                                               "the keeper wants a shard signed that was not asked");
+    }
+    if (updates->outcomes[i] != SKEP_CALLER_EMPTY) {
+        return skep_error_set(err, SKEP_ERR_REFUSED,
+                              "the keeper wants more than one update of a shard signed");
     }
     struct skep_error reason = {0};
     int result = take_update(updates, i, text, base64, &reason);

@@ -15,6 +15,9 @@
 #include "common/sys/clock.h"
 #include "common/wire/safetensors.h"
 
+/* An answer is as large as its rows, but others may write its header at greater length. */
+#define ANSWER_SPARE 65536u
+
 /* ---- the caller ---- */
 
 /* Only keepers whose record is known; each caller begins at another place, so that callers spread. */
@@ -47,6 +50,7 @@ struct skep_caller *skep_caller_new(const struct skep_caller_options *options)
         caller->keepers[k].record = options->records[k];
         caller->keepers[k].record.projects = NULL;
         caller->keepers[k].record.project_count = 0;
+        pthread_mutex_init(&caller->keepers[k].opening, NULL);
     }
     skep_hex_encode(caller->manifest->project.bytes, SKEP_ID_SIZE, caller->project);
     size_t turn = 0;
@@ -60,7 +64,6 @@ struct skep_caller *skep_caller_new(const struct skep_caller_options *options)
         lay_route(caller, i, turn + i);
     }
     pthread_mutex_init(&caller->lock, NULL);
-    pthread_mutex_init(&caller->opening, NULL);
     return caller;
 }
 
@@ -70,7 +73,9 @@ void skep_caller_free(struct skep_caller *caller)
         return;
     }
     pthread_mutex_destroy(&caller->lock);
-    pthread_mutex_destroy(&caller->opening);
+    for (size_t k = 0; k < caller->keeper_count; k++) {
+        pthread_mutex_destroy(&caller->keepers[k].opening);
+    }
     free(caller->keepers);
     free(caller->routes);
     free(caller);
@@ -199,6 +204,7 @@ struct parcel {
     struct skep_buffer body;
     char token[SKEP_CALLER_TOKEN_SIZE];
     bool refused; /* its session is not known (any more) */
+    bool again;   /* it was sent a second time, with a new one */
     struct parcel *next;
 };
 
@@ -272,13 +278,14 @@ static bool all_finite(const float *values, size_t count)
     return good;
 }
 
-/* Takes in what a keeper computed; false if it is not what a keeper of this project would say. Experts that it left out did not
- * answer. */
+/* Takes in what a keeper computed; false if it is not what a keeper of this project would say, or if it has none of what it was asked
+ * for. Experts that it left out did not answer. */
 static bool unpack(struct pass *pass, size_t keeper, const struct skep_buffer *body,
                    size_t most_tensors)
 {
     struct skep_tensor_view *views = NULL;
     size_t count = 0;
+    bool some = false;
     bool good =
         skep_safetensors_read_few(body->data, body->size, most_tensors, &views, &count, NULL) == 0;
     for (size_t g = 0; g < pass->group_count && good; g++) {
@@ -292,6 +299,7 @@ static bool unpack(struct pass *pass, size_t keeper, const struct skep_buffer *b
         if (found == NULL) {
             continue;
         }
+        some = true;
         good = found->dim_count == 2 && found->dims[0] == wanted.dims[0] &&
                found->dims[1] == wanted.dims[1];
         if (good) {
@@ -301,7 +309,7 @@ static bool unpack(struct pass *pass, size_t keeper, const struct skep_buffer *b
         pass->answered[g] = good;
     }
     free(views);
-    return good;
+    return good && some;
 }
 
 static void parcel_free(struct parcel *parcel)
@@ -321,11 +329,12 @@ static void on_answer(void *user, int result, const struct skep_http_answer *ans
         return;
     }
     if (result == SKEP_OK && answer->status == 200) {
-        if (!unpack(pass, parcel->keeper, &answer->body, parcel->tensor_count)) {
+        if (unpack(pass, parcel->keeper, &answer->body, parcel->tensor_count)) {
+            pass->any = true;
+        } else {
             skep_caller_set_aside(pass->line->caller, parcel->keeper);
         }
-        pass->any = true;
-    } else if (result == SKEP_OK && answer->status == 401) {
+    } else if (result == SKEP_OK && answer->status == 401 && !parcel->again) {
         parcel->refused = true;
         pass->refused++;
     } else if (result != SKEP_ERR_CANCELLED && (result != SKEP_OK || answer->status != 503)) {
@@ -347,6 +356,7 @@ static void send(struct pass *pass, struct parcel *parcel)
         .body = parcel->body.data,
         .body_size = parcel->body.size,
         .body_stays = true,
+        .limit = parcel->body.size + ANSWER_SPARE,
     };
     char *path = skep_caller_address(pass->line->caller, parcel->keeper,
                                      back ? "experts/backward" : "experts/forward", &request);
@@ -418,9 +428,15 @@ static void wait_for_answers(struct pass *pass)
 static void send_refused_again(struct pass *pass, struct parcel *parcels)
 {
     for (struct parcel *parcel = parcels; parcel != NULL; parcel = parcel->next) {
-        if (parcel->refused && skep_caller_session(pass->line, parcel->keeper, parcel->token,
-                                                   parcel->token, NULL) == SKEP_OK) {
+        if (!parcel->refused) {
+            continue;
+        }
+        if (skep_caller_session(pass->line, parcel->keeper, parcel->token, parcel->token, NULL) ==
+            SKEP_OK) {
+            parcel->again = true;
             send(pass, parcel);
+        } else {
+            skep_caller_set_aside(pass->line->caller, parcel->keeper);
         }
     }
     wait_for_answers(pass);

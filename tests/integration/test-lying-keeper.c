@@ -25,6 +25,7 @@
 enum lie {
     HONEST,
     LEAVES_ONE_OUT,
+    LEAVES_ALL_OUT,
     TOO_FEW_ROWS,
     NOT_A_NUMBER,
     NO_TENSORS,
@@ -37,6 +38,8 @@ enum lie {
     OTHER_PROJECT,
     OTHER_BODY,
     SHARD_NOT_ASKED,
+    UPDATE_TWICE,
+    VERSION_FAR_AHEAD,
     NO_STATEMENT,
 };
 
@@ -74,7 +77,8 @@ static void reply_rows(const struct scene *scene, const struct skep_http_exchang
     skep_safetensors_read(exchange->body, exchange->body_size, &views, &count, NULL);
     for (size_t i = 0; i < count && answer_count < 8; i++) {
         char *end = strstr(views[i].name, ".x");
-        if (strstr(views[i].name, ".dy") != NULL || (scene->lie == LEAVES_ONE_OUT && i == 0)) {
+        if (strstr(views[i].name, ".dy") != NULL || scene->lie == LEAVES_ALL_OUT ||
+            (scene->lie == LEAVES_ONE_OUT && i == 0)) {
             continue;
         }
         float *twice = skep_alloc(views[i].count, sizeof *twice);
@@ -111,6 +115,8 @@ static void reply_updates(const struct scene *scene, struct skep_http_reply *rep
     struct skep_update_statement statement = {.project = scene->manifest.project,
                                               .shard = {SKEP_SHARD_FFN, 0, 0, 0},
                                               .donor = skep_key_id(scene->key),
+                                              .base_version =
+                                                  scene->lie == VERSION_FAR_AHEAD ? 1000000 : 5,
                                               .body = skep_hash_of("body", 4)};
     statement.donor.bytes[0] ^= scene->lie == OTHER_DONOR;
     statement.project.bytes[0] ^= scene->lie == OTHER_PROJECT;
@@ -118,12 +124,15 @@ static void reply_updates(const struct scene *scene, struct skep_http_reply *rep
     statement.shard.column = scene->lie == OTHER_SHARD;
     char *text = skep_update_statement_encode(&statement);
     char *base64 = skep_base64_encode("body", 4);
-    struct skep_json *item = skep_json_object_new();
-    skep_json_set_text(item, "shard", scene->lie == SHARD_NOT_ASKED ? "ffn.0.0.1" : "ffn.0.0.0");
-    skep_json_set_text(item, "statement", scene->lie == NO_STATEMENT ? "{}" : text);
-    skep_json_set_text(item, "body", base64);
     struct skep_json *list = skep_json_array_new();
-    skep_json_push_take(list, item);
+    for (int i = 0; i < (scene->lie == UPDATE_TWICE ? 2 : 1); i++) {
+        struct skep_json *item = skep_json_object_new();
+        skep_json_set_text(item, "shard",
+                           scene->lie == SHARD_NOT_ASKED ? "ffn.0.0.1" : "ffn.0.0.0");
+        skep_json_set_text(item, "statement", scene->lie == NO_STATEMENT ? "{}" : text);
+        skep_json_set_text(item, "body", base64);
+        skep_json_push_take(list, item);
+    }
     struct skep_json *root = skep_json_object_new();
     skep_json_set_take(root, "updates", list);
     skep_json_set_take(root, "early", skep_json_array_new());
@@ -309,7 +318,7 @@ static void an_expert_that_is_left_out_did_not_answer(void **state)
 
 static void what_no_keeper_would_say_is_silence(void **state)
 {
-    static const enum lie lies[] = {TOO_FEW_ROWS, NOT_A_NUMBER, NO_TENSORS, BROKEN};
+    static const enum lie lies[] = {TOO_FEW_ROWS, NOT_A_NUMBER, NO_TENSORS, BROKEN, LEAVES_ALL_OUT};
     struct scene *scene = *state;
     for (size_t i = 0; i < sizeof lies / sizeof lies[0]; i++) {
         scene->lie = lies[i];
@@ -351,6 +360,7 @@ static void a_session_that_is_refused_is_opened_again_once(void **state)
     assert_false(answers.answered[0]);
     assert_int_equal(scene->sessions, 2);
     assert_int_equal(scene->asked, 2);
+    assert_true(scene->caller->keepers[0].aside_until_ms > 0); /* the next one's turn */
 }
 
 static void only_what_was_asked_for_is_signed(void **state)
@@ -385,6 +395,63 @@ static void only_what_was_asked_for_is_signed(void **state)
     assert_int_equal(scene->taken, 1);
 }
 
+/* Whoever opens a session with a keeper that is slow keeps nobody waiting who has one. */
+static void a_session_that_is_there_is_not_waited_for(void **state)
+{
+    struct scene *scene = *state;
+    (void)call(scene, true);
+    pthread_mutex_lock(&scene->caller->keepers[0].opening);
+    struct answers answers = call(scene, true);
+    pthread_mutex_unlock(&scene->caller->keepers[0].opening);
+    assert_true(answers.answered[0]);
+    assert_int_equal(scene->sessions, 1);
+}
+
+static void a_shard_is_signed_once_in_an_answer(void **state)
+{
+    const struct skep_shard shards[2] = {{.kind = SKEP_SHARD_FFN},
+                                         {.kind = SKEP_SHARD_FFN, .column = 1}};
+    struct scene *scene = *state;
+    enum skep_caller_outcome outcomes[2];
+    (void)call(scene, true);
+    scene->lie = UPDATE_TWICE;
+    assert_int_equal(skep_caller_line_update(scene->line, shards, 2, 1, 1, outcomes, NULL),
+                     SKEP_ERR_REFUSED);
+    assert_int_equal(outcomes[0], SKEP_CALLER_PUBLISHED);
+    assert_int_equal(outcomes[1], SKEP_CALLER_FAILED);
+    assert_int_equal(scene->taken, 1);
+}
+
+/* The expert is another keeper's too, who is out of reach. */
+static void a_version_that_only_its_keeper_knows_stops_nothing(void **state)
+{
+    const struct skep_shard shard = {.kind = SKEP_SHARD_FFN};
+    struct scene *scene = *state;
+    struct skep_record records[2] = {scene->record, scene->record};
+    enum skep_caller_outcome outcome;
+    records[1].keeper.bytes[0]++;
+    records[1].port = 1;
+    scene->manifest.keepers = skep_realloc(scene->manifest.keepers, 2, sizeof(struct skep_peer_id));
+    scene->manifest.keepers[scene->manifest.keeper_count++] = records[1].keeper;
+    skep_caller_line_free(scene->line);
+    skep_caller_free(scene->caller);
+    const struct skep_caller_options options = {
+        .manifest = &scene->manifest, .records = records, .record_count = 2, .key = scene->key};
+    scene->caller = skep_caller_new(&options);
+    scene->line = skep_caller_line_new(scene->caller);
+    scene->calls = skep_caller_line_calls(scene->line);
+    assert_int_equal(scene->caller->routes[1].count, 2);
+    scene->caller->keepers[1].aside_until_ms = UINT64_MAX;
+    (void)call(scene, true);
+    scene->lie = VERSION_FAR_AHEAD;
+    (void)skep_caller_line_update(scene->line, &shard, 1, 1, 1, &outcome, NULL);
+    assert_int_equal(outcome, SKEP_CALLER_PUBLISHED);
+    scene->lie = HONEST;
+    (void)skep_caller_line_update(scene->line, &shard, 1, 1, 1, &outcome, NULL);
+    assert_int_equal(outcome, SKEP_CALLER_PUBLISHED);
+    assert_int_equal(scene->taken, 2);
+}
+
 static void without_a_session_there_is_nothing_to_ask_for(void **state)
 {
     const struct skep_shard shards[2] = {{.kind = SKEP_SHARD_FFN}, {.kind = SKEP_SHARD_TRUNK}};
@@ -409,6 +476,9 @@ int main(void)
         CASE(silence_ends_after_the_time_it_is_given),
         CASE(a_session_that_is_refused_is_opened_again_once),
         CASE(only_what_was_asked_for_is_signed),
+        CASE(a_session_that_is_there_is_not_waited_for),
+        CASE(a_shard_is_signed_once_in_an_answer),
+        CASE(a_version_that_only_its_keeper_knows_stops_nothing),
         CASE(without_a_session_there_is_nothing_to_ask_for),
     };
     return cmocka_run_group_tests_name("lying-keeper", tests, NULL, NULL);
