@@ -88,12 +88,23 @@ static void end_idle(struct skep_remote_sessions *sessions, uint64_t now_ms)
     }
 }
 
-/* The session that was not used for longest and can end, or NULL. */
+/* Which of two gives way to a new session: rather one in which nothing was left (opening them costs a stranger next to nothing), then
+ * the one that was not used for longest. */
+static bool gives_way(const struct skep_remote_session *session,
+                      const struct skep_remote_session *other)
+{
+    if ((session->accounts == NULL) != (other->accounts == NULL)) {
+        return session->accounts == NULL;
+    }
+    return session->used_ms < other->used_ms;
+}
+
+/* The session that can end and does so first, or NULL. */
 static struct skep_remote_session *oldest_session(const struct skep_remote_sessions *sessions)
 {
     struct skep_remote_session *oldest = NULL;
     for (struct skep_remote_session *s = sessions->first; s != NULL; s = s->next) {
-        if (!in_use(s) && (oldest == NULL || s->used_ms < oldest->used_ms)) {
+        if (!in_use(s) && (oldest == NULL || gives_way(s, oldest))) {
             oldest = s;
         }
     }

@@ -1,7 +1,8 @@
 /*
  * Who may leave gradients with this keeper, and what each has left: sessions of callers, and in them one account for each expert.
  *
- *   opened ---- find() ----> used ... -----> ended: idle for SKEP_REMOTE_IDLE_MS, or pushed out by newer ones
+ *   opened ---- find() ----> used ... -----> ended: idle for SKEP_REMOTE_IDLE_MS, or pushed out by newer ones (those without accounts
+ *                                            first)
  *
  * A session is known by its token, of which only the SHA-256 is kept. An account holds what hivemind keeps beside an expert, but for
  * each caller: the sum of his gradients since his last update, his AdamW moments and the residual of his error feedback. Accounts of

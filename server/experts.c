@@ -125,9 +125,15 @@ static int load(struct skep_remote *remote, struct skep_kept_shard *shard,
 {
     const struct skep_layout *layout = &shard->shape.layout;
     const struct skep_kept_version *head = skep_kept_shard_head(shard);
+    size_t bytes = layout->parameters * sizeof(float);
+    if (bytes > remote->cache_limit) {
+        return skep_error_set(err, SKEP_ERR_FULL,
+                              "the weights of %s take %zu bytes; this keeper allows %zu to all "
+                              "experts that it computes (--remote-memory)",
+                              shard->text, bytes, remote->cache_limit);
+    }
     cache_make_room(remote, &shard->shape);
-    if (remote->cache_bytes > 0 &&
-        remote->cache_bytes + layout->parameters * sizeof(float) > remote->cache_limit) {
+    if (remote->cache_bytes + bytes > remote->cache_limit) {
         return skep_error_set(err, SKEP_ERR_STATE,
                               "there is no room for the weights of %s until others are done; try "
                               "again later",
@@ -151,7 +157,7 @@ static int load(struct skep_remote *remote, struct skep_kept_shard *shard,
                                                   .payload = head->payload,
                                                   .values = values};
     remote->cache = parameters;
-    remote->cache_bytes += layout->parameters * sizeof(float);
+    remote->cache_bytes += bytes;
     *ret_parameters = parameters;
     return SKEP_OK;
 }

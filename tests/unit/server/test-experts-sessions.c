@@ -165,6 +165,22 @@ static void the_idlest_session_makes_room_for_a_new_one(void **state)
     skep_remote_sessions_free(sessions);
 }
 
+static void sessions_that_hold_nothing_push_out_none_that_does(void **state)
+{
+    (void)state;
+    struct skep_remote_sessions *sessions = skep_remote_sessions_new(ACCOUNT_BYTES);
+    struct skep_remote_session *worker = open(sessions, 0, 0);
+    struct skep_hash token = worker->token;
+    struct skep_remote_account *account = get(sessions, worker, &SHARD_A, 0);
+    for (uint32_t i = 1; i < 2 * SKEP_REMOTE_SESSIONS; i++) {
+        open(sessions, i, i);
+    }
+    assert_int_equal(skep_remote_sessions_count(sessions), SKEP_REMOTE_SESSIONS);
+    assert_ptr_equal(skep_remote_sessions_find(sessions, &token, 2 * SKEP_REMOTE_SESSIONS), worker);
+    assert_ptr_equal(skep_remote_account_find(worker, &SHARD_A), account);
+    skep_remote_sessions_free(sessions);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -176,6 +192,7 @@ int main(void)
         cmocka_unit_test(what_is_in_use_never_gives_way),
         cmocka_unit_test(an_expert_too_large_for_all_memory_is_refused),
         cmocka_unit_test(the_idlest_session_makes_room_for_a_new_one),
+        cmocka_unit_test(sessions_that_hold_nothing_push_out_none_that_does),
     };
     return cmocka_run_group_tests_name("experts-sessions", tests, NULL, NULL);
 }
