@@ -122,17 +122,22 @@ unsigned skep_split_living(void)
     return count;
 }
 
-/* Threads that leave do so at once unless a caller has them; that caller's next kernel then lets them go. */
-void skep_ops_set_threads(unsigned threads)
+/* Lets those go that are too many, unless a caller has them: it does so itself when it gives them back. */
+static void let_go(void)
 {
-    unsigned some = threads > 0 ? threads : 1;
-    atomic_store(&wanted_threads, some < MAX_THREADS ? some : MAX_THREADS);
     if (pthread_mutex_trylock(&pool.use) == 0) {
         if (pool.count > skep_split_threads() - 1) {
             resize(skep_split_threads() - 1);
         }
         pthread_mutex_unlock(&pool.use);
     }
+}
+
+void skep_ops_set_threads(unsigned threads)
+{
+    unsigned some = threads > 0 ? threads : 1;
+    atomic_store(&wanted_threads, some < MAX_THREADS ? some : MAX_THREADS);
+    let_go();
 }
 
 /* Under pool.use. */
@@ -186,6 +191,7 @@ void skep_split(skep_split_part part, const void *call, struct skep_split split)
         resize(threads - 1);
         run_in_pool(&round);
         pthread_mutex_unlock(&pool.use);
+        let_go();
         return;
     }
     if (!skep_split_can_stop()) {

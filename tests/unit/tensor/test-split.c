@@ -66,6 +66,21 @@ static void threads_exist_only_while_more_than_one_is_asked_for(void **state)
     assert_int_equal(skep_split_living(), 0);
 }
 
+static void ask_for_one_thread(const void *raw, size_t begin, size_t end)
+{
+    (void)raw, (void)begin, (void)end;
+    skep_ops_set_threads(1);
+}
+
+static void threads_given_up_in_the_middle_of_a_call_leave_at_its_end(void **state)
+{
+    (void)state;
+    skep_ops_set_threads(4);
+    skep_split(ask_for_one_thread, NULL, (struct skep_split){.count = MANY, .cost = 1, .step = 1});
+    assert_int_equal(skep_split_threads(), 1);
+    assert_int_equal(skep_split_living(), 0);
+}
+
 static void asking_for_no_threads_or_very_many_is_harmless(void **state)
 {
     (void)state;
@@ -205,6 +220,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_item_is_computed_once),
         cmocka_unit_test(threads_exist_only_while_more_than_one_is_asked_for),
+        cmocka_unit_test(threads_given_up_in_the_middle_of_a_call_leave_at_its_end),
         cmocka_unit_test(asking_for_no_threads_or_very_many_is_harmless),
         cmocka_unit_test(several_callers_compute_while_the_number_of_threads_changes),
         cmocka_unit_test(once_stopped_every_operation_returns_at_once),
