@@ -95,9 +95,14 @@ static int status(struct skep_error *err)
 
 /* ---- the queue ---- */
 
+bool skep_cuda_works(void)
+{
+    return !failed();
+}
+
 bool skep_cuda_ready(void)
 {
-    return !failed() && !device.host->stopped();
+    return skep_cuda_works() && !device.host->stopped();
 }
 
 cudaStream_t skep_cuda_stream(void)

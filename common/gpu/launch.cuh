@@ -77,15 +77,17 @@ struct skep_grid {
 
 /* False once something failed or the stop flag is set: then nothing may be launched. */
 bool skep_cuda_ready(void);
+/* False once something failed: for what is done to its end, stopped or not. */
+bool skep_cuda_works(void);
 /* For `count` rows, one warp each; or as many as keep the device busy. */
 struct skep_grid skep_cuda_grid(size_t count);
 /* To be called after each launch: reads the launch's error, and holds the host back when it is too far ahead (device.cu). */
 void skep_cuda_launched(const char *what, const char *file, int line);
 
 #ifdef SKEP_GPU_EMULATED
-#define LAUNCH_GRID(grid, kernel, ...)                                                             \
+#define LAUNCH_IF(may, grid, kernel, ...)                                                          \
     do {                                                                                           \
-        if (skep_cuda_ready()) {                                                                   \
+        if (may) {                                                                                 \
             (void)(grid);                                                                          \
             skep_emulate([&] { kernel(__VA_ARGS__); });                                            \
             skep_cuda_launched(#kernel, __FILE__, __LINE__);                                       \
@@ -93,14 +95,16 @@ void skep_cuda_launched(const char *what, const char *file, int line);
     } while (0)
 #else
 cudaStream_t skep_cuda_stream(void);
-#define LAUNCH_GRID(grid, kernel, ...)                                                             \
+#define LAUNCH_IF(may, grid, kernel, ...)                                                          \
     do {                                                                                           \
-        if (skep_cuda_ready()) {                                                                   \
+        if (may) {                                                                                 \
             kernel<<<(grid).blocks, (grid).threads, 0, skep_cuda_stream()>>>(__VA_ARGS__);         \
             skep_cuda_launched(#kernel, __FILE__, __LINE__);                                       \
         }                                                                                          \
     } while (0)
 #endif
+
+#define LAUNCH_GRID(grid, kernel, ...) LAUNCH_IF(skep_cuda_ready(), grid, kernel, __VA_ARGS__)
 
 /* kernel(arguments...) with a warp for each of `count` rows; nothing when there are none. */
 #define LAUNCH_ROWS(count, kernel, ...)                                                            \

@@ -111,6 +111,7 @@ static void adamw(const struct skep_adamw *adamw, size_t count, const float *gra
                   float *second, float *values)
 {
     struct adamw_step step;
+    struct skep_grid grid = skep_cuda_grid((count + LANES - 1) / LANES);
     step.gradient = (float)adamw->gradient;
     step.beta1 = (float)adamw->beta1;
     step.beta2 = (float)adamw->beta2;
@@ -120,7 +121,10 @@ static void adamw(const struct skep_adamw *adamw, size_t count, const float *gra
     step.epsilon = (float)adamw->epsilon;
     step.rate = (float)(adamw->rate * adamw->correction1);
     step.keep = (float)(1 - adamw->rate * adamw->decay);
-    LAUNCH_VALUES(count, adamw_kernel, step, count, gradient, first, second, values);
+    if (count > 0) { /* also when it was asked to stop: the caller counts on it */
+        LAUNCH_IF(skep_cuda_works(), grid, adamw_kernel, step, count, gradient, first, second,
+                  values);
+    }
 }
 
 void skep_cuda_values(struct skep_ops *ops)

@@ -150,6 +150,26 @@ static void a_stopped_device_computes_nothing_and_still_copies(void **state)
     ops->memory_free(x);
 }
 
+static void a_step_of_adamw_is_taken_although_a_stop_was_asked_for(void **state)
+{
+    const struct skep_ops *ops = NULL;
+    struct skep_error err = {0};
+    const struct skep_adamw step = {
+        .rate = 0.5, .epsilon = 1e-8, .gradient = 1, .correction1 = 1, .correction2 = 1};
+    float values[4] = {1, 0, 0, 3}; /* gradient, both moments, parameter */
+    (void)state;
+    assert_int_equal(open_emulated(&ops, &err), 0);
+    float *x = ops->memory_new(sizeof values);
+    ops->copy_in(x, values, sizeof values);
+    stop = true;
+    ops->adamw(&step, 1, x, x + 1, x + 2, x + 3);
+    ops->copy_out(values, x, sizeof values);
+    assert_true(values[1] == 1 && values[2] == 1);
+    assert_true(values[3] > 2.49f && values[3] < 2.51f);
+    assert_int_equal(ops->status(&err), 0);
+    ops->memory_free(x);
+}
+
 static void a_card_that_is_too_old_is_refused_by_name(void **state)
 {
     const struct skep_ops *ops = NULL;
@@ -182,6 +202,7 @@ int main(void)
         cmocka_unit_test_setup(a_device_that_disappears_is_said_once_and_left_alone, renew),
         cmocka_unit_test_setup(a_full_device_has_no_memory_and_goes_on, renew),
         cmocka_unit_test_setup(a_stopped_device_computes_nothing_and_still_copies, renew),
+        cmocka_unit_test_setup(a_step_of_adamw_is_taken_although_a_stop_was_asked_for, renew),
         cmocka_unit_test_setup(a_card_that_is_too_old_is_refused_by_name, renew),
         cmocka_unit_test_setup(a_plugin_of_another_version_is_refused, renew),
     };
