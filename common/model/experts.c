@@ -5,7 +5,9 @@
 
 #include "common/model/gate.h"
 
-#define ALIGN ((size_t)16) /* values that one expert's work may be rounded up by */
+#define ALIGN ((size_t)16) /* values in a cache line */
+/* How often the work of one group is rounded up to lines: as a whole, and for the two scales of a paper_ffn. */
+#define ROUNDINGS 3
 
 size_t skep_experts_work(const struct skep_model_config *config,
                          const struct skep_model_options *options, size_t tokens)
@@ -18,7 +20,7 @@ size_t skep_experts_work(const struct skep_model_config *config,
         return skep_expert_work(shape, tokens); /* no token chooses an expert twice */
     }
     size_t grid = (size_t)config->rows * config->columns;
-    return skep_expert_work(shape, tokens * config->experts_per_token) + 2 * ALIGN * grid;
+    return skep_expert_work(shape, tokens * config->experts_per_token) + ROUNDINGS * ALIGN * grid;
 }
 
 /* Nothing reads what the last layer makes of tokens before the first output, so no expert need work on them. */

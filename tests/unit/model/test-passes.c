@@ -89,6 +89,32 @@ static void a_model_for_forward_passes_gives_the_same_bits_and_no_gradients(void
     }
 }
 
+/* Each expert works on one row and no width is a multiple of a cache line, which rounds the experts' work up most. What a model for
+ * forward passes does, with room for one expert at a time, says what is right. */
+static void many_experts_of_one_row_each_find_room(void **state)
+{
+    (void)state;
+    for (size_t i = 2; i < 4; i++) {
+        struct skep_model_config config = configs(i);
+        config.dim = 17;
+        config.hidden = 12;
+        config.rows_per_token = config.rows;
+        config.experts_per_token = config.rows * config.columns;
+        struct skep_model_options options = {.batch = 1, .forward_only = true};
+        struct skep_model *whole = fixture_lm(&config, 1, 3);
+        struct skep_model *forward = fixture_model(&config, &options, 3);
+        uint8_t *records = records_of(&config);
+        struct skep_model_loss one = {0};
+        struct skep_model_loss other = {0};
+        assert_int_equal(skep_model_forward(whole, records, 1, &one, NULL), SKEP_OK);
+        assert_int_equal(skep_model_forward(forward, records, 1, &other, NULL), SKEP_OK);
+        assert_true(one.sum_nats == other.sum_nats);
+        free(records);
+        skep_model_free(whole);
+        skep_model_free(forward);
+    }
+}
+
 /* The table's pieces are counted as they are asked for; the host's few blocks are as large as malloc made them, a few bytes more. */
 #ifdef __linux__
 static uint64_t sum_of(const struct skep_model_memory *memory)
@@ -314,6 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(layers_computed_again_give_the_same_bits),
         cmocka_unit_test(a_model_for_forward_passes_gives_the_same_bits_and_no_gradients),
+        cmocka_unit_test(many_experts_of_one_row_each_find_room),
         cmocka_unit_test(memory_is_foretold_to_the_byte),
         cmocka_unit_test(less_is_kept_when_it_is_computed_again_or_not_needed),
         cmocka_unit_test(every_failed_allocation_is_an_error_and_leaves_nothing),
