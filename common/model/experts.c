@@ -155,6 +155,13 @@ static int check_answers(const struct skep_model *model, uint32_t layer, size_t 
     return SKEP_OK;
 }
 
+/* What a stopped pass or a broken back end made is nobody else's to compute with. */
+static int check_ours(const char *pass, const struct skep_model *model, struct skep_error *err)
+{
+    int rc = model->ops->status(err);
+    return rc != SKEP_OK ? rc : skep_model_stopped(pass, err);
+}
+
 static int call_forward(struct skep_model *model, uint32_t layer, struct skep_error *err)
 {
     const struct skep_expert_calls *calls = model->options.calls;
@@ -167,7 +174,7 @@ static int call_forward(struct skep_model *model, uint32_t layer, struct skep_er
     model->ops->rows_gather((struct skep_rows){pairs, d, kept->pair_token}, model->x,
                             kept->expert_out);
     model->ops->copy_out(kept->called_x, kept->expert_out, pairs * size);
-    int rc = skep_model_stopped("forward", err);
+    int rc = check_ours("forward", model, err);
     for (size_t g = 0; g < count; g++) {
         model->answered[g] = true;
     }
@@ -265,7 +272,7 @@ static int call_backward(struct skep_model *model, uint32_t layer, size_t group_
     for (size_t g = 0; g < group_count; g++) {
         model->answered[g] = true;
     }
-    int rc = skep_model_stopped("backward", err);
+    int rc = check_ours("backward", model, err);
     if (rc == SKEP_OK && group_count > 0) {
         rc = calls->backward(calls->user, layer, model->groups, group_count, kept->called_x,
                              model->called_y, model->called_dx, model->answered, err);

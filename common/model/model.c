@@ -320,7 +320,8 @@ int skep_model_next(struct skep_model *model, const uint8_t *tokens, uint32_t co
     }
     uint32_t answers = (uint32_t)skep_model_answers(&model->config);
     skep_model_copy_out(model->ops, model->logits, answers, ret_logits);
-    rc = skep_model_stopped("forward", err);
+    rc = model->ops->status(err);
+    rc = rc != SKEP_OK ? rc : skep_model_stopped("forward", err);
     for (uint32_t i = 0; i < answers && rc == SKEP_OK; i++) {
         if (!isfinite(ret_logits[i])) {
             rc = skep_error_set(err, SKEP_ERR_NUMERIC,

@@ -288,6 +288,58 @@ static void a_device_that_disappears_ends_the_pass_with_its_error(void **state)
     skep_model_free(model);
 }
 
+static void a_device_that_disappears_at_the_head_gives_no_logits(void **state)
+{
+    (void)state;
+    struct skep_model_config config = configs(0);
+    struct skep_model_options options = {.batch = 1, .ops = spoiled_ops()};
+    struct skep_model *model = fixture_model(&config, &options, 3);
+    uint8_t *records = records_of(&config);
+    struct skep_error err = {0};
+    float *logits = skep_alloc(config.vocabulary, sizeof *logits);
+    assert_int_equal(skep_model_next(model, records, 4, logits, &err), SKEP_OK);
+    spoiled.break_at = spoiled.calls; /* the last product is the head's */
+    spoiled.calls = 0;
+    assert_int_equal(skep_model_next(model, records, 4, logits, &err), SKEP_ERR_IO);
+    assert_string_equal(err.text, "the device is gone");
+    free(logits);
+    free(records);
+    skep_model_free(model);
+}
+
+static int ask_in_vain(void *user, uint32_t layer, const struct skep_expert_group *groups,
+                       size_t group_count, const skep_real *x, skep_real *y, bool *answered,
+                       struct skep_error *err)
+{
+    size_t *asked = user;
+    (void)layer, (void)groups, (void)x, (void)y, (void)err;
+    for (size_t g = 0; g < group_count; g++) {
+        answered[g] = false;
+    }
+    ++*asked;
+    return SKEP_OK;
+}
+
+static void experts_elsewhere_are_not_asked_with_what_a_broken_device_left(void **state)
+{
+    (void)state;
+    size_t asked = 0;
+    struct skep_expert_calls calls = {.user = &asked, .forward = ask_in_vain};
+    struct skep_model_config config = configs(2);
+    struct skep_model_options options = {.batch = BATCH, .ops = spoiled_ops(), .calls = &calls};
+    struct skep_model *model = fixture_model(&config, &options, 3);
+    uint8_t *records = records_of(&config);
+    struct skep_model_loss loss;
+    struct skep_error err = {0};
+    assert_int_equal(skep_model_forward(model, records, BATCH, &loss, &err), SKEP_OK);
+    assert_int_equal(asked, config.layers);
+    spoiled.break_at = spoiled.calls + 1;
+    assert_int_equal(skep_model_forward(model, records, BATCH, &loss, &err), SKEP_ERR_IO);
+    assert_int_equal(asked, config.layers);
+    free(records);
+    skep_model_free(model);
+}
+
 static void numbers_that_are_not_finite_name_their_pass(void **state)
 {
     (void)state;
@@ -346,6 +398,8 @@ int main(void)
         cmocka_unit_test(every_failed_allocation_is_an_error_and_leaves_nothing),
         cmocka_unit_test(a_pass_stopped_anywhere_can_be_done_again),
         cmocka_unit_test(a_device_that_disappears_ends_the_pass_with_its_error),
+        cmocka_unit_test(a_device_that_disappears_at_the_head_gives_no_logits),
+        cmocka_unit_test(experts_elsewhere_are_not_asked_with_what_a_broken_device_left),
         cmocka_unit_test(numbers_that_are_not_finite_name_their_pass),
         cmocka_unit_test(what_a_model_was_not_made_for_is_refused),
     };
