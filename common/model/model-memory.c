@@ -274,7 +274,8 @@ static size_t trunk_parameters(const struct skep_model_config *config)
     return parameters;
 }
 
-/* Bytes of the two blocks; kept has config.layers entries. False when they are beyond any machine. */
+/* Bytes of the two blocks; kept has config.layers entries. False when they are beyond any machine, or pairs cannot be counted in the
+ * 32 bits of an index and of a CBLAS's int. */
 static bool count_memory(struct skep_model *model, size_t *ret_there, size_t *ret_host)
 {
     struct sizes sizes = sizes_of(model);
@@ -284,7 +285,7 @@ static bool count_memory(struct skep_model *model, size_t *ret_there, size_t *re
     place_host(&host, &sizes, model);
     *ret_there = there.used;
     *ret_host = host.used;
-    return there.asked + host.asked <= ARENA_LIMIT;
+    return there.asked + host.asked <= ARENA_LIMIT && sizes.pairs <= INT32_MAX;
 }
 
 static bool allocate_trunk(struct skep_model *model, struct skep_model_trunk *trunk)

@@ -204,7 +204,7 @@ static inline bool skep_model_shares(const struct skep_model_options *options)
 }
 
 /* Runs the model over `batch` sequences of `length` bytes (records of `inputs` bytes), `stride` bytes from one to the next, up to the
- * logits of places first_output .. length - 1. Ends like every pass: see skep_model_ended(). */
+ * logits of places first_output .. length - 1. */
 struct skep_model_pass {
     const uint8_t *records;
     size_t stride;

@@ -186,7 +186,8 @@ size_t skep_ops_cpu_tables(const struct skep_ops **ret_tables, size_t limit);
 /* Threads that the CPU tables may use from now on, in products and in kernels; 1 until it is called. May be called while
  * another thread computes: what runs finishes as it began. */
 void skep_ops_set_threads(unsigned threads);
-/* From now on CPU tables stop when *stop is set (see above); NULL: never. Borrowed. */
+/* From now on tables stop when *stop is set (see above); NULL: never. Borrowed. Once set it stays set until whatever is being computed has
+ * returned: callers look at it after operations, to know whether those were done. */
 void skep_ops_set_stop(const atomic_bool *stop);
 bool skep_ops_stopped(void);
 
