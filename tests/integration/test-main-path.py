@@ -112,8 +112,16 @@ def the_held_out_text_is_measured_and_has_improved():
 
 @tap.case
 def text_is_generated_from_the_newest_versions():
-    text = swarm.skep(*from_project("generate", "--prompt", "The ", "--length", "40", "--seed", "1"))
-    again = swarm.skep(*from_project("generate", "--prompt", "The ", "--length", "40", "--seed", "1"))
+    def versions():
+        return [swarm.versions(i) for i in range(4)]
+
+    def two_texts():
+        """Generated from the same versions, or None: late updates may still be sealed meanwhile."""
+        before = versions()
+        texts = [swarm.skep(*from_project("generate", "--prompt", "The ", "--length", "40", "--seed", "1")) for _ in range(2)]
+        return texts if versions() == before else None
+
+    text, again = skep.wait("two texts from the same versions", two_texts)
     assert len(text) >= 40 and text == again, (text, again)
 
 
