@@ -215,6 +215,10 @@ struct skep_model_pass {
 int skep_model_run(struct skep_model *model, const struct skep_model_pass *pass, double *ret_z,
                    struct skep_error *err);
 
+/* SKEP_ERR_FORMAT if an lm has no embedding for one of the bytes: only a vocabulary below 256 leaves any without. */
+int skep_model_check_bytes(const struct skep_model *model, const uint8_t *tokens, size_t count,
+                           struct skep_error *err);
+
 /* SKEP_ERR_CANCELLED if the pass (named for the sentence) was told to stop. */
 int skep_model_stopped(const char *pass, struct skep_error *err);
 

@@ -16,9 +16,8 @@ int skep_model_stopped(const char *pass, struct skep_error *err)
                : SKEP_OK;
 }
 
-/* Only a vocabulary below 256 leaves bytes without an embedding. */
-static int check_bytes(const struct skep_model *model, const uint8_t *tokens, size_t count,
-                       struct skep_error *err)
+int skep_model_check_bytes(const struct skep_model *model, const uint8_t *tokens, size_t count,
+                           struct skep_error *err)
 {
     for (size_t i = 0; skep_model_is_lm(model) && model->config.vocabulary < 256 && i < count;
          i++) {
@@ -178,7 +177,7 @@ int skep_model_forward(struct skep_model *model, const uint8_t *records, uint32_
                                    .first_output = lm ? model->config.prefix - 1 : 0};
     double z = 0;
     int rc = check_pass(model, &pass, err);
-    rc = rc != SKEP_OK ? rc : check_bytes(model, records, batch * window, err);
+    rc = rc != SKEP_OK ? rc : skep_model_check_bytes(model, records, batch * window, err);
     rc = rc != SKEP_OK ? rc : skep_model_run(model, &pass, &z, err);
     rc = rc != SKEP_OK ? rc : note_targets(model, records, err);
     rc = rc != SKEP_OK ? rc : take_loss(model, z, ret_loss, err);
@@ -313,7 +312,7 @@ int skep_model_next(struct skep_model *model, const uint8_t *tokens, uint32_t co
                                    .first_output = length - 1};
     double z = 0;
     int rc = check_count(model, count, err);
-    rc = rc != SKEP_OK ? rc : check_bytes(model, tokens, count, err);
+    rc = rc != SKEP_OK ? rc : skep_model_check_bytes(model, tokens, count, err);
     rc = rc != SKEP_OK ? rc : skep_model_run(model, &pass, &z, err);
     if (rc != SKEP_OK) {
         return rc;

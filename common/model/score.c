@@ -44,20 +44,6 @@ static void score_layer(struct skep_model *model, uint32_t layer, size_t places,
     }
 }
 
-static int check_window(const struct skep_model *model, const uint8_t *window,
-                        struct skep_error *err)
-{
-    for (uint32_t t = 0; skep_model_is_lm(model) && t < model->config.prefix; t++) {
-        if (window[t] >= model->config.vocabulary) {
-            return skep_error_set(err, SKEP_ERR_FORMAT,
-                                  "byte %u of a window is %u, expected one below the vocabulary of "
-                                  "%u",
-                                  t, window[t], model->config.vocabulary);
-        }
-    }
-    return SKEP_OK;
-}
-
 int skep_model_score_rows(struct skep_model *model, const uint8_t *windows, uint32_t count,
                           float *ret_scores, struct skep_error *err)
 {
@@ -71,7 +57,7 @@ int skep_model_score_rows(struct skep_model *model, const uint8_t *windows, uint
                             ret_scores + l * rows);
     }
     for (uint32_t w = 0; w < count && rc == SKEP_OK; w++) {
-        rc = check_window(model, windows + w * window, err);
+        rc = skep_model_check_bytes(model, windows + w * window, model->config.prefix, err);
         size_t places = rc == SKEP_OK ? embed_window(model, windows + w * window) : 0;
         for (uint32_t l = 0; l < model->config.layers && rc == SKEP_OK; l++) {
             score_layer(model, l, places, 1 / (float)count, fetched, ret_scores + l * rows);

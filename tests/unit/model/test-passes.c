@@ -43,6 +43,16 @@ static void assert_same_gradients(const struct skep_model *a, const struct skep_
     }
 }
 
+static void assert_same_loss(struct skep_model *a, struct skep_model *b, const uint8_t *records,
+                             uint32_t batch)
+{
+    struct skep_model_loss one = {0};
+    struct skep_model_loss other = {0};
+    assert_int_equal(skep_model_forward(a, records, batch, &one, NULL), SKEP_OK);
+    assert_int_equal(skep_model_forward(b, records, batch, &other, NULL), SKEP_OK);
+    assert_true(one.sum_nats == other.sum_nats && one.z == other.z);
+}
+
 static void layers_computed_again_give_the_same_bits(void **state)
 {
     (void)state;
@@ -52,11 +62,7 @@ static void layers_computed_again_give_the_same_bits(void **state)
         struct skep_model *kept = fixture_lm(&config, BATCH, 3);
         struct skep_model *again = fixture_model(&config, &options, 3);
         uint8_t *records = records_of(&config);
-        struct skep_model_loss one = {0};
-        struct skep_model_loss other = {0};
-        assert_int_equal(skep_model_forward(kept, records, BATCH, &one, NULL), SKEP_OK);
-        assert_int_equal(skep_model_forward(again, records, BATCH, &other, NULL), SKEP_OK);
-        assert_true(one.sum_nats == other.sum_nats && one.z == other.z);
+        assert_same_loss(kept, again, records, BATCH);
         assert_int_equal(skep_model_backward(kept, 0.1, NULL), SKEP_OK);
         assert_int_equal(skep_model_backward(again, 0.1, NULL), SKEP_OK);
         assert_same_gradients(kept, again);
@@ -75,11 +81,7 @@ static void a_model_for_forward_passes_gives_the_same_bits_and_no_gradients(void
         struct skep_model *whole = fixture_lm(&config, BATCH, 3);
         struct skep_model *forward = fixture_model(&config, &options, 3);
         uint8_t *records = records_of(&config);
-        struct skep_model_loss one = {0};
-        struct skep_model_loss other = {0};
-        assert_int_equal(skep_model_forward(whole, records, BATCH, &one, NULL), SKEP_OK);
-        assert_int_equal(skep_model_forward(forward, records, BATCH, &other, NULL), SKEP_OK);
-        assert_true(one.sum_nats == other.sum_nats && one.z == other.z);
+        assert_same_loss(whole, forward, records, BATCH);
         struct skep_error err = {0};
         assert_int_equal(skep_model_backward(forward, 0.1, &err), SKEP_ERR_STATE);
         assert_non_null(strstr(err.text, "forward passes"));
@@ -104,11 +106,7 @@ static void many_experts_of_one_row_each_find_room(void **state)
         struct skep_model *whole = fixture_lm(&config, 1, 3);
         struct skep_model *forward = fixture_model(&config, &options, 3);
         uint8_t *records = records_of(&config);
-        struct skep_model_loss one = {0};
-        struct skep_model_loss other = {0};
-        assert_int_equal(skep_model_forward(whole, records, 1, &one, NULL), SKEP_OK);
-        assert_int_equal(skep_model_forward(forward, records, 1, &other, NULL), SKEP_OK);
-        assert_true(one.sum_nats == other.sum_nats);
+        assert_same_loss(whole, forward, records, 1);
         free(records);
         skep_model_free(whole);
         skep_model_free(forward);
