@@ -54,6 +54,7 @@ struct skep_caller_line {
 /* Which keeper is to be asked for a shard (its place in the manifest's order); SIZE_MAX if none is known. */
 size_t skep_caller_choose(struct skep_caller *caller, size_t shard);
 void skep_caller_set_aside(struct skep_caller *caller, size_t keeper);
+bool skep_caller_is_aside(struct skep_caller *caller, size_t keeper);
 
 /* Fills in where a request to a keeper goes: host, port, pin, and the path /v1/projects/<project>/<what>, which the caller frees. */
 char *skep_caller_address(const struct skep_caller *caller, size_t keeper, const char *what,

@@ -182,30 +182,51 @@ static int check_statement(const struct updates *updates, size_t i,
     return SKEP_OK;
 }
 
-/* Hands a file to every keeper of the shard; well if one took it. `ret_vouched` if one did that has no hand in it, or there is none. */
+static int hand_in(struct updates *updates, size_t keeper, const struct skep_buffer *file,
+                   struct skep_error *err)
+{
+    struct skep_caller *caller = updates->line->caller;
+    struct skep_http_request request = {.method = "POST",
+                                        .content_type = "application/octet-stream",
+                                        .body = file->data,
+                                        .body_size = file->size,
+                                        .body_stays = true};
+    struct skep_http_answer answer = {0};
+    struct skep_error failure = {0};
+    char *path = skep_caller_address(caller, keeper, "updates", &request);
+    int rc = skep_caller_exchange(updates->line, &request, &answer, &failure);
+    if (rc != SKEP_OK) {
+        skep_caller_set_aside(caller, keeper);
+    }
+    rc = skep_answer_check(rc, &answer, &failure, "update", err);
+    skep_http_answer_done(&answer);
+    free(path);
+    return rc;
+}
+
+/* Hands a file to the keepers of the shard; well if one took it: others that miss it get it from that one when they agree. So those that
+ * did not answer lately are only asked if nobody else took it, and a dead keeper does not cost its time for each shard.
+ * `ret_vouched` if one took it that has no hand in it, or there is none. */
 static int publish(struct updates *updates, size_t i, const struct skep_buffer *file,
                    bool *ret_vouched, struct skep_error *err)
 {
-    struct skep_caller_line *line = updates->line;
-    const struct skep_caller_route *route = &line->caller->routes[updates->places[i]];
+    struct skep_caller *caller = updates->line->caller;
+    const struct skep_caller_route *route = &caller->routes[updates->places[i]];
+    bool asked[SKEP_LIMIT_KEEPERS] = {false};
     bool taken = false;
     bool vouched = route->count == 1;
     int rc = SKEP_ERR_NETWORK;
-    for (size_t n = 0; n < route->count; n++) {
-        struct skep_http_request request = {.method = "POST",
-                                            .content_type = "application/octet-stream",
-                                            .body = file->data,
-                                            .body_size = file->size,
-                                            .body_stays = true};
-        struct skep_http_answer answer = {0};
-        struct skep_error failure = {0};
-        char *path = skep_caller_address(line->caller, route->keepers[n], "updates", &request);
-        rc = skep_caller_exchange(line, &request, &answer, &failure);
-        rc = skep_answer_check(rc, &answer, &failure, "update", err);
-        taken = taken || rc == SKEP_OK;
-        vouched = vouched || (rc == SKEP_OK && route->keepers[n] != updates->keepers[i]);
-        skep_http_answer_done(&answer);
-        free(path);
+    for (int turn = 0; turn < 2 && !taken; turn++) {
+        for (size_t n = 0; n < route->count; n++) {
+            size_t keeper = route->keepers[n];
+            if (asked[n] || (turn == 0 && skep_caller_is_aside(caller, keeper))) {
+                continue;
+            }
+            asked[n] = true;
+            rc = hand_in(updates, keeper, file, err);
+            taken = taken || rc == SKEP_OK;
+            vouched = vouched || (rc == SKEP_OK && keeper != updates->keepers[i]);
+        }
     }
     *ret_vouched = vouched;
     return taken ? SKEP_OK : rc;

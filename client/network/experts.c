@@ -104,6 +104,15 @@ void skep_caller_set_aside(struct skep_caller *caller, size_t keeper)
     pthread_mutex_unlock(&caller->lock);
 }
 
+bool skep_caller_is_aside(struct skep_caller *caller, size_t keeper)
+{
+    uint64_t now_ms = skep_clock_monotonic_ms();
+    pthread_mutex_lock(&caller->lock);
+    bool aside = caller->keepers[keeper].aside_until_ms > now_ms;
+    pthread_mutex_unlock(&caller->lock);
+    return aside;
+}
+
 /* ---- lines ---- */
 
 struct skep_caller_line *skep_caller_line_new(struct skep_caller *caller)

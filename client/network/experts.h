@@ -62,7 +62,7 @@ enum skep_caller_outcome {
     SKEP_CALLER_FAILED,    /* the keeper did not answer, lied, or nobody took the update */
 };
 
-/* Turns the gradients gathered for these shards into signed updates and hands each to all keepers of its replica set. The losses
+/* Turns the gradients gathered for these shards into signed updates and hands each to the keepers of its replica set. The losses
  * (nats per token) go into the statements. The result is that of the first shard that failed, with its sentence. */
 int skep_caller_line_update(struct skep_caller_line *line, const struct skep_shard *shards,
                             size_t count, double loss_first, double loss_last,

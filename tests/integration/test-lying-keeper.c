@@ -422,15 +422,12 @@ static void a_shard_is_signed_once_in_an_answer(void **state)
     assert_int_equal(scene->taken, 1);
 }
 
-/* The expert is another keeper's too, who is out of reach. */
-static void a_version_that_only_its_keeper_knows_stops_nothing(void **state)
+/* The experts are another keeper's too, at this port; calls go to the first. */
+static void add_keeper(struct scene *scene, uint16_t port)
 {
-    const struct skep_shard shard = {.kind = SKEP_SHARD_FFN};
-    struct scene *scene = *state;
     struct skep_record records[2] = {scene->record, scene->record};
-    enum skep_caller_outcome outcome;
     records[1].keeper.bytes[0]++;
-    records[1].port = 1;
+    records[1].port = port;
     scene->manifest.keepers = skep_realloc(scene->manifest.keepers, 2, sizeof(struct skep_peer_id));
     scene->manifest.keepers[scene->manifest.keeper_count++] = records[1].keeper;
     skep_caller_line_free(scene->line);
@@ -441,15 +438,53 @@ static void a_version_that_only_its_keeper_knows_stops_nothing(void **state)
     scene->line = skep_caller_line_new(scene->caller);
     scene->calls = skep_caller_line_calls(scene->line);
     assert_int_equal(scene->caller->routes[1].count, 2);
-    scene->caller->keepers[1].aside_until_ms = UINT64_MAX;
+    scene->caller->routes[1].keepers[0] = 0;
+    scene->caller->routes[1].keepers[1] = 1;
+}
+
+static enum skep_caller_outcome update(struct scene *scene)
+{
+    const struct skep_shard shard = {.kind = SKEP_SHARD_FFN};
+    enum skep_caller_outcome outcome = SKEP_CALLER_EMPTY;
+    (void)skep_caller_line_update(scene->line, &shard, 1, 1, 1, &outcome, NULL);
+    return outcome;
+}
+
+static void a_version_that_only_its_keeper_knows_stops_nothing(void **state)
+{
+    struct scene *scene = *state;
+    add_keeper(scene, 1); /* nobody listens */
     (void)call(scene, true);
     scene->lie = VERSION_FAR_AHEAD;
-    (void)skep_caller_line_update(scene->line, &shard, 1, 1, 1, &outcome, NULL);
-    assert_int_equal(outcome, SKEP_CALLER_PUBLISHED);
+    assert_int_equal(update(scene), SKEP_CALLER_PUBLISHED);
     scene->lie = HONEST;
-    (void)skep_caller_line_update(scene->line, &shard, 1, 1, 1, &outcome, NULL);
-    assert_int_equal(outcome, SKEP_CALLER_PUBLISHED);
+    assert_int_equal(update(scene), SKEP_CALLER_PUBLISHED);
     assert_int_equal(scene->taken, 2);
+}
+
+static void updates_are_not_handed_to_a_keeper_that_was_silent_lately(void **state)
+{
+    struct scene *scene = *state;
+    add_keeper(scene, scene->record.port);
+    (void)call(scene, true);
+    scene->caller->keepers[1].aside_until_ms = UINT64_MAX;
+    assert_int_equal(update(scene), SKEP_CALLER_PUBLISHED);
+    assert_int_equal(scene->taken, 1);
+    scene->caller->keepers[0].aside_until_ms = UINT64_MAX; /* but if all were, they are asked */
+    assert_int_equal(update(scene), SKEP_CALLER_PUBLISHED);
+    assert_int_equal(scene->taken, 3);
+}
+
+static void a_keeper_that_cannot_be_handed_an_update_was_silent(void **state)
+{
+    struct scene *scene = *state;
+    add_keeper(scene, 1);
+    scene->caller->keepers[1].aside_until_ms = UINT64_MAX;
+    (void)call(scene, true); /* opens the session */
+    scene->caller->keepers[1].aside_until_ms = 0;
+    assert_int_equal(update(scene), SKEP_CALLER_PUBLISHED);
+    assert_true(scene->caller->keepers[1].aside_until_ms > 0);
+    assert_int_equal(scene->caller->keepers[0].aside_until_ms, 0);
 }
 
 static void without_a_session_there_is_nothing_to_ask_for(void **state)
@@ -478,6 +513,8 @@ int main(void)
         CASE(only_what_was_asked_for_is_signed),
         CASE(a_session_that_is_there_is_not_waited_for),
         CASE(a_shard_is_signed_once_in_an_answer),
+        CASE(updates_are_not_handed_to_a_keeper_that_was_silent_lately),
+        CASE(a_keeper_that_cannot_be_handed_an_update_was_silent),
         CASE(a_version_that_only_its_keeper_knows_stops_nothing),
         CASE(without_a_session_there_is_nothing_to_ask_for),
     };
