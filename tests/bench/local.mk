@@ -45,8 +45,8 @@ BENCHES += tests/bench/engine-stop
 tests_bench_engine_stop_SOURCES = tests/bench/engine-stop.c
 tests_bench_engine_stop_LDADD = $(LIBS_FLOOR1)
 
-# The donors of mnist-remote, which starts real keepers; `make bench` runs that where the programs are built.
-EXTRA_PROGRAMS += tests/bench/mnist-trainer
+# mnist-remote starts real keepers and takes 20 minutes; its donors also serve tests/integration/test-remote-donor.py.
+check_PROGRAMS += tests/bench/mnist-trainer
 BENCH_PARTS += tests/bench/mnist-trainer
 tests_bench_mnist_trainer_SOURCES = tests/bench/mnist-trainer.c
 tests_bench_mnist_trainer_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
