@@ -177,9 +177,16 @@ void skep_model_set_gradients(struct skep_model *model, const struct skep_shard 
                               const float *gradients)
 {
     struct skep_model_expert *expert = find_expert(model, shard);
-    skep_model_copy_in(model->ops, gradients, parameters_of(model, shard),
-                       skep_model_gradients(model, shard));
+    size_t count = parameters_of(model, shard);
+    double squares = 0; /* here and not by the table, which may have been told to stop */
+    for (size_t i = 0; i < count; i++) {
+        squares += (double)gradients[i] * (double)gradients[i];
+    }
+    skep_model_copy_in(model->ops, gradients, count, skep_model_gradients(model, shard));
     if (expert != NULL) {
+        expert->gradient_squares = squares;
         expert->gradient_zero = false;
+    } else {
+        model->trunk_gradient_squares = squares;
     }
 }

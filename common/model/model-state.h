@@ -50,7 +50,7 @@ struct skep_model_trunk {
 struct skep_model_expert {
     skep_real *values;
     skep_real *gradients;    /* NULL in a model that only runs forward */
-    double gradient_squares; /* sum over the gradients, from the last backward */
+    double gradient_squares; /* sum over the gradients, as they are now */
     bool gradient_zero;      /* the gradients are all zero, so need not be cleared */
 };
 

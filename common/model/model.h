@@ -122,7 +122,8 @@ void skep_model_get(const struct skep_model *model, const struct skep_shard *sha
                     float *ret_parameters);
 void skep_model_get_gradients(const struct skep_model *model, const struct skep_shard *shard,
                               float *ret_gradients);
-/* Puts gradients back that were copied out: to go on with a stopped update (train.h). */
+/* Puts gradients in the place of the last backward pass's, also where their norm is asked for: to go on with a stopped update (train.h), or
+ * to step by gradients of several passes. */
 void skep_model_set_gradients(struct skep_model *model, const struct skep_shard *shard,
                               const float *gradients);
 

@@ -236,6 +236,27 @@ static void large_gradients_are_clipped_to_the_norm(void **state)
     assert_true(fabs(sqrt(squares) - 1e-3) < 1e-6);
 }
 
+static void gradients_put_in_are_clipped_by_their_own_norm(void **state)
+{
+    struct trainee *trainee = *state;
+    size_t count = trainee->moments[0].parameters;
+    float *threes = skep_alloc(count, sizeof *threes); /* zeros until then */
+    one_step(trainee, 1e-3);                           /* of which another norm is left */
+    for (size_t i = 1; i < SHARDS; i++) {
+        assert_true(trainee->moments[i].parameters <= count);
+        skep_model_set_gradients(trainee->lm, &trainee->shards[i], threes);
+    }
+    for (size_t i = 0; i < count; i++) {
+        threes[i] = 3;
+    }
+    skep_model_set_gradients(trainee->lm, &trainee->shards[0], threes);
+    memset(trainee->moments[0].first, 0, count * sizeof(float));
+    skep_train_step(trainee->lm, &trainee->training, 1e-3, trainee->shards, trainee->moments, 1);
+    double expected = (1 - trainee->training.beta1) / sqrt((double)count);
+    assert_true(fabs((double)trainee->moments[0].first[0] / expected - 1) < 1e-5);
+    free(threes);
+}
+
 static void the_rate_warms_up_over_rounds(void **state)
 {
     struct trainee *trainee = *state;
@@ -387,6 +408,7 @@ int main(void)
         CASE(a_row_without_experts_keeps_its_bias),
         CASE(a_step_without_the_trunk_leaves_it_alone),
         CASE(large_gradients_are_clipped_to_the_norm),
+        CASE(gradients_put_in_are_clipped_by_their_own_norm),
         CASE(the_rate_warms_up_over_rounds),
         cmocka_unit_test(windows_come_from_one_chunk_each_and_from_all_places),
         cmocka_unit_test(a_slice_without_room_for_a_window_is_refused),
