@@ -15,6 +15,8 @@
 struct skep_caller_keeper {
     struct skep_record record; /* without its projects */
     uint64_t aside_until_ms;
+    unsigned silences;                  /* since it answered last */
+    uint64_t silent_ms;                 /* when the newest was noticed */
     char token[SKEP_CALLER_TOKEN_SIZE]; /* the header Authorization; empty: no session */
     /* One session with a keeper is opened at a time, so that threads share it: its success and its failure. */
     pthread_mutex_t opening;
@@ -51,7 +53,8 @@ struct skep_caller_line {
     struct skep_http_client *http;
 };
 
-/* Which keeper is to be asked for a shard (its place in the manifest's order); SIZE_MAX if none is known. */
+/* Which keeper is to be asked for a shard (its place in the manifest's order); SIZE_MAX if none is known. One that was silent is tried by
+ * one call when its time aside is over; others ask the next of the replica set until it has answered. */
 size_t skep_caller_choose(struct skep_caller *caller, size_t shard);
 void skep_caller_set_aside(struct skep_caller *caller, size_t keeper);
 bool skep_caller_is_aside(struct skep_caller *caller, size_t keeper);

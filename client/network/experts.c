@@ -17,6 +17,7 @@
 
 /* An answer is as large as its rows, but others may write its header at greater length. */
 #define ANSWER_SPARE 65536u
+#define MOST_SILENCES 5u /* each doubles the time aside: 80 s at most */
 
 /* ---- the caller ---- */
 
@@ -88,8 +89,12 @@ size_t skep_caller_choose(struct skep_caller *caller, size_t shard)
     size_t chosen = route->count > 0 ? route->keepers[0] : SIZE_MAX; /* if all are set aside */
     pthread_mutex_lock(&caller->lock);
     for (size_t n = 0; n < route->count; n++) {
-        if (caller->keepers[route->keepers[n]].aside_until_ms <= now_ms) {
+        struct skep_caller_keeper *keeper = &caller->keepers[route->keepers[n]];
+        if (keeper->aside_until_ms <= now_ms) {
             chosen = route->keepers[n];
+            if (keeper->silences > 0) { /* one tries; the others wait for what comes of it */
+                keeper->aside_until_ms = now_ms + caller->timeout_ms;
+            }
             break;
         }
     }
@@ -99,8 +104,23 @@ size_t skep_caller_choose(struct skep_caller *caller, size_t shard)
 
 void skep_caller_set_aside(struct skep_caller *caller, size_t keeper)
 {
+    struct skep_caller_keeper *known = &caller->keepers[keeper];
+    uint64_t now_ms = skep_clock_monotonic_ms();
     pthread_mutex_lock(&caller->lock);
-    caller->keepers[keeper].aside_until_ms = skep_clock_monotonic_ms() + SKEP_CALLER_ASIDE_MS;
+    /* Threads that wait for it together are silenced by the same silence. */
+    if (known->silences == 0 || now_ms >= known->silent_ms + SKEP_CALLER_ASIDE_MS) {
+        known->silences += known->silences < MOST_SILENCES;
+        known->silent_ms = now_ms;
+    }
+    known->aside_until_ms = now_ms + ((uint64_t)SKEP_CALLER_ASIDE_MS << (known->silences - 1));
+    pthread_mutex_unlock(&caller->lock);
+}
+
+static void has_answered(struct skep_caller *caller, size_t keeper)
+{
+    pthread_mutex_lock(&caller->lock);
+    caller->keepers[keeper].silences = 0;
+    caller->keepers[keeper].aside_until_ms = 0;
     pthread_mutex_unlock(&caller->lock);
 }
 
@@ -339,6 +359,7 @@ static void on_answer(void *user, int result, const struct skep_http_answer *ans
     }
     if (result == SKEP_OK && answer->status == 200) {
         if (unpack(pass, parcel->keeper, &answer->body, parcel->tensor_count)) {
+            has_answered(pass->line->caller, parcel->keeper);
             pass->any = true;
         } else {
             skep_caller_set_aside(pass->line->caller, parcel->keeper);

@@ -8,7 +8,8 @@
  *
  * Each expert is asked of one keeper of its replica set, always the same one while it answers, because the gradients gather there.
  * A keeper that fails or has not answered in time is silent for this call: its groups did not answer (the layer drops them and takes
- * the softmax over the others; in backward their gradient is zero), and for SKEP_CALLER_ASIDE_MS the next of the replica set is asked.
+ * the softmax over the others; in backward their gradient is zero), and for SKEP_CALLER_ASIDE_MS (twice as long
+ * each time that it goes on, up to 16 times) the next of the replica set is asked.
  *
  * A skep_caller is what all trainers of one process share: who the keepers are, the key, the sessions. Each thread has a line of its
  * own, with its connections; a line is used by one thread at a time. Requests are spread over lines, so that one thread's wait is

@@ -14,6 +14,7 @@
 #include "common/crypto/hash.h"
 #include "common/model/model.h"
 #include "common/swarm/update-open.h"
+#include "common/sys/clock.h"
 #include "common/sys/http-server.h"
 #include "common/wire/base64.h"
 #include "common/wire/json.h"
@@ -487,6 +488,29 @@ static void a_keeper_that_cannot_be_handed_an_update_was_silent(void **state)
     assert_int_equal(scene->caller->keepers[0].aside_until_ms, 0);
 }
 
+static void a_keeper_that_stays_silent_is_tried_less_and_less_by_one_call(void **state)
+{
+    struct scene *scene = *state;
+    add_keeper(scene, scene->record.port);
+    struct skep_caller_keeper *keeper = &scene->caller->keepers[0];
+    uint64_t now_ms = skep_clock_monotonic_ms();
+    skep_caller_set_aside(scene->caller, 0);
+    skep_caller_set_aside(scene->caller, 0); /* the same silence */
+    assert_int_equal(keeper->silences, 1);
+    keeper->silent_ms -= SKEP_CALLER_ASIDE_MS;
+    skep_caller_set_aside(scene->caller, 0);
+    assert_true(keeper->aside_until_ms >= now_ms + 2 * SKEP_CALLER_ASIDE_MS);
+    assert_int_equal(skep_caller_choose(scene->caller, 1), 1);
+    keeper->aside_until_ms = 0;
+    assert_int_equal(skep_caller_choose(scene->caller, 1), 0); /* this one tries */
+    assert_int_equal(skep_caller_choose(scene->caller, 1), 1);
+    keeper->aside_until_ms = 0;
+    assert_true(call(scene, false).answered[0]);
+    assert_int_equal(keeper->silences, 0);
+    assert_int_equal(skep_caller_choose(scene->caller, 1), 0);
+    assert_int_equal(skep_caller_choose(scene->caller, 1), 0);
+}
+
 static void without_a_session_there_is_nothing_to_ask_for(void **state)
 {
     const struct skep_shard shards[2] = {{.kind = SKEP_SHARD_FFN}, {.kind = SKEP_SHARD_TRUNK}};
@@ -516,6 +540,7 @@ int main(void)
         CASE(updates_are_not_handed_to_a_keeper_that_was_silent_lately),
         CASE(a_keeper_that_cannot_be_handed_an_update_was_silent),
         CASE(a_version_that_only_its_keeper_knows_stops_nothing),
+        CASE(a_keeper_that_stays_silent_is_tried_less_and_less_by_one_call),
         CASE(without_a_session_there_is_nothing_to_ask_for),
     };
     return cmocka_run_group_tests_name("lying-keeper", tests, NULL, NULL);
