@@ -241,18 +241,12 @@ void skep_remote_request_account(struct skep_remote_request *request, size_t i,
     request->tasks[i].account = account;
 }
 
-static size_t bytes_of(const struct skep_remote_request *request)
-{
-    return request->body_size + request->answer.size;
-}
-
 int skep_remote_submit(struct skep_remote_request *request,
                        const struct skep_http_exchange *exchange, struct skep_error *err)
 {
     struct skep_remote *remote = request->remote;
-    request->body_size = exchange->body_size;
-    size_t bytes = bytes_of(request);
-    bool fits = bytes <= SKEP_REMOTE_BYTES - remote->bytes;
+    request->bytes = exchange->body_size + request->answer.size;
+    bool fits = request->bytes <= SKEP_REMOTE_BYTES - remote->bytes;
     assert(request->count > 0);
     if (fits) {
         pthread_mutex_lock(&remote->lock);
@@ -272,7 +266,7 @@ int skep_remote_submit(struct skep_remote_request *request,
     } else {
         pthread_cond_broadcast(&remote->work);
     }
-    remote->bytes += bytes;
+    remote->bytes += request->bytes;
     request->held = skep_http_hold(exchange);
     return SKEP_OK;
 }
@@ -294,7 +288,7 @@ static void answer(struct skep_remote_request *request)
     } else {
         request->finish(request, &reply);
     }
-    request->remote->bytes -= bytes_of(request);
+    request->remote->bytes -= request->bytes;
     struct skep_http_held *held = request->held;
     skep_remote_request_free(request);
     skep_http_answer(held, &reply);

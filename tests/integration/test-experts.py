@@ -318,6 +318,15 @@ def a_caller_that_hangs_up_leaves_the_keeper_well():
 
 
 @tap.case
+def calls_that_were_answered_take_no_room_from_later_ones():
+    body = write_tensors({name: [[0.5] * DIM] * 2000 for name in EXPERTS})
+    limit = 256 << 20  # SKEP_REMOTE_BYTES, server/experts.h
+    for _ in range(limit // len(body) + 2):
+        answer = call("forward", body)
+        assert answer.status == 200, answer.error()
+
+
+@tap.case
 def a_keeper_that_leaves_while_it_computes_ends_well():
     body = write_tensors({name: some_rows(2000) for name in EXPERTS})
     answers = []
