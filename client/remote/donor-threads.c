@@ -202,7 +202,7 @@ static void update_experts(struct skep_remote_donor *donor, size_t first, size_t
 }
 
 /* Goes round all experts in a period, a few at a time, so that keepers and callers never wait for all of them at once. Keepers that are
- * slow are asked less often: the steward waits for them a third of its time at most, for the trainers' calls come first. */
+ * slow are asked less often: the steward waits for them half of its time at most, for the trainers' calls come first. */
 void *skep_remote_steward_main(void *user)
 {
     struct skep_remote_donor *donor = user;
@@ -216,7 +216,7 @@ void *skep_remote_steward_main(void *user)
         uint64_t start_ms = skep_clock_monotonic_ms();
         update_experts(donor, next, count);
         uint64_t taken_ms = skep_clock_monotonic_ms() - start_ms;
-        pause_ms = taken_ms * 3 > share_ms ? taken_ms * 2 : share_ms - taken_ms;
+        pause_ms = taken_ms * 2 > share_ms ? taken_ms : share_ms - taken_ms;
         next = next + count < end ? next + count : 1;
     }
     return NULL;
