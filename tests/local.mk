@@ -29,9 +29,9 @@ TESTS += $(UNIT_TESTS)
 endif
 check_PROGRAMS += $(UNIT_TESTS)
 
-bench: $(BENCHES) $(BENCH_PARTS)
+bench: all $(BENCHES) $(BENCH_PARTS)
 	@for bench in $(BENCHES) $(SCRIPT_BENCHES:%=$(srcdir)/%); do \
 	    case $$bench in /*|.*) ;; *) bench=./$$bench ;; esac; \
-	    SKEP_BUILD=. $$bench --quick || exit 1; \
+	    SKEP_BUILD=. $$bench --quick || test $$? -eq 77 || exit 1; \
 	done
 .PHONY: bench

@@ -50,9 +50,10 @@ check_PROGRAMS += tests/bench/mnist-trainer
 BENCH_PARTS += tests/bench/mnist-trainer
 tests_bench_mnist_trainer_SOURCES = tests/bench/mnist-trainer.c
 tests_bench_mnist_trainer_LDADD = client/libskep-client.a $(LIBS_FLOOR3)
+SCRIPT_BENCHES += tests/bench/mnist-remote
 EXTRA_DIST += tests/bench/mnist-remote
 
-# The worker's memory and how fast it stops: scripts, which run it on jobs made by tests/integration/make-job.
-SCRIPT_BENCHES += tests/bench/worker-memory tests/bench/worker-stop
+# The worker's memory (a part of engine) and how fast it stops: scripts, which run it on jobs made by tests/integration/make-job.
+SCRIPT_BENCHES += tests/bench/worker-stop
 EXTRA_DIST += tests/bench/worker-memory tests/bench/worker-stop
 BENCH_PARTS += client/skep client/skep-worker tests/integration/make-job
