@@ -1,4 +1,5 @@
 /* plan: what a project takes of the machines that take part, before anything is fetched. */
+#include <assert.h>
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -317,6 +318,7 @@ static bool show(const struct wish *wish, const struct origin *origin)
     struct skep_error refusal = {0};
     bool recompute = false;
     int rc = 0;
+    assert(manifest != NULL); /* find_origin() succeeded */
     skep_plan_of(manifest, &options, &plan);
     options.recompute = true;
     skep_plan_of(manifest, &options, &recomputed);

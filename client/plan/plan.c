@@ -127,7 +127,7 @@ static struct skep_plan_memory memory_of(const struct skep_manifest *manifest,
         .gradients = model.gradients,
         .moments = model.moments,
         .activations = model.activations,
-        .staging = 2 * 4 * largest->parameters,
+        .staging = 2 * sizeof(float) * largest->parameters,
         .update = 3 * largest->sent + 4 * largest->most_sent + 2 * largest->body,
         .data = slice_bytes(manifest) + chunk_count(manifest) * SKEP_ID_SIZE +
                 manifest->training.batch * window,

@@ -248,9 +248,10 @@ static int run(struct course *course, const char *path, struct skep_error *err)
 
 static void tell_failure(const struct skep_work *work, const struct skep_error *err)
 {
-    struct skep_job_event event = {.kind = SKEP_JOB_ERROR, .damaged = work->damaged != NULL};
+    struct skep_job_event event = {.kind = SKEP_JOB_ERROR};
     snprintf(event.message, sizeof event.message, "%s", err->text);
-    if (event.damaged) {
+    if (work->damaged != NULL) {
+        event.damaged = true;
         event.shard = *work->damaged;
     }
     tell(&event);

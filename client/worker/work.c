@@ -1,5 +1,6 @@
 #include "client/worker/work.h"
 
+#include <assert.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <stdlib.h>
@@ -79,6 +80,7 @@ static int lay_out(struct skep_work *work, struct skep_error *err)
         skep_layout_of(&work->manifest.model, shard, &work->layouts[i]);
         most = work->layouts[i].parameters > most ? work->layouts[i].parameters : most;
     }
+    assert(most > 0); /* a job file names the trunk */
     work->scratch = calloc(most, sizeof *work->scratch);
     if (work->scratch == NULL) {
         return skep_error_set(err, SKEP_ERR_MEMORY, "no memory for a shard of %zu parameters",

@@ -81,7 +81,7 @@ void skep_head_forward(struct skep_model *model)
                       model->logits);
     }
     skep_linear_forward(ops, (struct skep_linear){count, d, answers}, model->final_norm,
-                        model->trunk.head, model->trunk.head_bias != NULL, model->logits);
+                        model->trunk.head, model->trunk.head_bias != NULL ? 1 : 0, model->logits);
 }
 
 void skep_head_targets(struct skep_model *model, const uint32_t *targets)

@@ -32,7 +32,7 @@
 #define TILE_COLUMNS (TILE_VECTORS * LANES)
 
 /* Packed at a time: a block of A stays in the second cache (36 KiB in float32), and a panel of B as well (216 KiB). */
-#define MOST_INNER 96
+#define MOST_INNER ((size_t)96)
 #define BLOCK_ROWS 96
 #define PANEL_COLUMNS 576
 _Static_assert((BLOCK_ROWS + PANEL_COLUMNS) * MOST_INNER == SKEP_GEMM_ROOM, "room for both");

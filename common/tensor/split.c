@@ -33,6 +33,7 @@ static struct {
     bool leave;
     unsigned count; /* threads that exist; the caller is one more. Under `use`. */
     pthread_t threads[MAX_THREADS];
+    unsigned long born[MAX_THREADS]; /* the round before each thread's first */
 } pool = {.use = PTHREAD_MUTEX_INITIALIZER,
           .lock = PTHREAD_MUTEX_INITIALIZER,
           .work = PTHREAD_COND_INITIALIZER,
@@ -68,7 +69,8 @@ static void run_round(struct round *round)
 
 static void *pool_thread(void *raw)
 {
-    unsigned long done = (unsigned long)(uintptr_t)raw; /* rounds before its birth */
+    const unsigned long *born = raw;
+    unsigned long done = *born;
     pthread_mutex_lock(&pool.lock);
     for (;;) {
         while (!pool.leave && pool.number == done) {
@@ -103,9 +105,12 @@ static void resize(unsigned count)
         pool.leave = false;
         pool.count = 0;
     }
-    while (pool.count < count && pthread_create(&pool.threads[pool.count], NULL, pool_thread,
-                                                (void *)(uintptr_t)pool.number) == 0) {
-        pool.count++;
+    bool more = true;
+    while (more && pool.count < count) {
+        unsigned long *born = &pool.born[pool.count];
+        *born = pool.number;
+        more = pthread_create(&pool.threads[pool.count], NULL, pool_thread, born) == 0;
+        pool.count += more;
     }
 }
 

@@ -92,7 +92,9 @@ int skep_json_parse(const void *text, size_t size, const char *what, struct skep
     if (root == NULL) {
         /* It quotes the text, which is foreign. */
         for (char *at = reason.text; *at != '\0'; at++) {
-            *at = *at < ' ' || *at > '~' ? '?' : *at;
+            if (*at < ' ' || *at > '~') {
+                *at = '?';
+            }
         }
         return skep_error_set(err, SKEP_ERR_FORMAT, "%s is not JSON: line %d, column %d: %s", what,
                               reason.line, reason.column, reason.text);
@@ -124,7 +126,9 @@ static const char *show(const json_t *value, char to[SHOWN_SIZE])
     }
     /* The one control character that jansson leaves as it is. */
     for (char *at = to; *at != '\0'; at++) {
-        *at = *at == 0x7f ? '?' : *at;
+        if (*at == 0x7f) {
+            *at = '?';
+        }
     }
     return to;
 }

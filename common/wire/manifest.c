@@ -221,11 +221,12 @@ static int check_records(const char *what, const char *key, uint64_t bytes,
     if (model->kind != SKEP_MODEL_CLASSIFIER || bytes % record == 0) {
         return SKEP_OK;
     }
+    uint64_t fitting = (bytes / record + (bytes < record)) * record;
     return skep_error_set(err, SKEP_ERR_FORMAT,
                           "%s: field %s is %llu; allowed: a multiple of the record's %llu bytes "
                           "(inputs + 1), such as %llu",
                           what, key, (unsigned long long)bytes, (unsigned long long)record,
-                          (unsigned long long)((bytes / record + (bytes < record)) * record));
+                          (unsigned long long)fitting);
 }
 
 static int check_donor_rows(const struct skep_training_config *training,

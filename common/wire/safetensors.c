@@ -165,7 +165,9 @@ static const char *show(const char *text, char to[SHOWN_SIZE])
     size_t size = strlen(text);
     snprintf(to, SHOWN_SIZE, "%.*s%s", SHOWN_SIZE - 4, text, size > SHOWN_SIZE - 4 ? "..." : "");
     for (char *at = to; *at != '\0'; at++) {
-        *at = *at < ' ' || *at > '~' ? '?' : *at;
+        if (*at < ' ' || *at > '~') {
+            *at = '?';
+        }
     }
     return to;
 }
