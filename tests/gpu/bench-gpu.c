@@ -248,13 +248,14 @@ static void lm_done(struct lm *lm)
 
 static void run_lm(const void *with)
 {
-    const struct lm *lm = with;
+    struct lm *const *lm_place = with;
+    struct lm *lm = *lm_place;
     const struct skep_hash ticket = {{3}};
     const struct skep_slice_chunk chunk = {lm->text, TEXT_BYTES};
     const struct skep_train_job job = {.training = &lm->manifest.training,
                                        .learning_rate = 1e-3,
                                        .shards = lm->shards,
-                                       .moments = (struct skep_moments *)(uintptr_t)lm->moments,
+                                       .moments = lm->moments,
                                        .shard_count = lm->shard_count,
                                        .chunks = &chunk,
                                        .chunk_count = 1,
@@ -270,7 +271,7 @@ static void measure_lm(double sgemm, uint32_t steps)
     lm_init(lm);
     lm->manifest.training.steps = steps;
     double tokens = (double)steps * lm->manifest.training.batch * lm->manifest.model.context;
-    double rate = tokens / seconds(run_lm, lm, 2);
+    double rate = tokens / seconds(run_lm, &lm, 2);
     double gflops = rate * lm->flops_per_token / 1e9;
     printf("gpu_lm_tokens\t%.0f\ttokens/s\t-\t-\n", rate);
     printf("gpu_lm_sgemm\t%.1f\tGFLOP/s\t%.1f\t%.3f\n", gflops, sgemm, gflops / sgemm);

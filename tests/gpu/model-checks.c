@@ -214,13 +214,19 @@ static void check_training(const struct scene *scene, const struct skep_ops *ops
     free(expected.trunk);
 }
 
+static const struct skep_ops *ops_of(void **state)
+{
+    const struct skep_ops *const *ops = *state;
+    return *ops;
+}
+
 static void an_lm_routed_by_documents_agrees_with_the_cpu(void **state)
 {
     struct scene scene = {0};
     lm_scene(&scene, SKEP_ROUTE_DOCUMENT, false);
     fill_scene(&scene);
-    check_pass(&scene, *state);
-    check_training(&scene, *state);
+    check_pass(&scene, ops_of(state));
+    check_training(&scene, ops_of(state));
 }
 
 static void an_lm_routed_by_tokens_that_recomputes_agrees_with_the_cpu(void **state)
@@ -228,7 +234,7 @@ static void an_lm_routed_by_tokens_that_recomputes_agrees_with_the_cpu(void **st
     struct scene scene = {0};
     lm_scene(&scene, SKEP_ROUTE_TOKEN, true);
     fill_scene(&scene);
-    check_pass(&scene, *state);
+    check_pass(&scene, ops_of(state));
 }
 
 static void a_classifier_of_the_papers_experts_agrees_with_the_cpu(void **state)
@@ -236,8 +242,8 @@ static void a_classifier_of_the_papers_experts_agrees_with_the_cpu(void **state)
     struct scene scene = {0};
     classifier_scene(&scene);
     fill_scene(&scene);
-    check_pass(&scene, *state);
-    check_training(&scene, *state);
+    check_pass(&scene, ops_of(state));
+    check_training(&scene, ops_of(state));
 }
 
 static void text_is_drawn_and_rows_are_scored(void **state)
@@ -245,7 +251,8 @@ static void text_is_drawn_and_rows_are_scored(void **state)
     struct scene scene = {0};
     lm_scene(&scene, SKEP_ROUTE_DOCUMENT, false);
     fill_scene(&scene);
-    struct skep_model *models[2] = {model_on(&scene, *state), model_on(&scene, skep_ops_cpu())};
+    struct skep_model *models[2] = {model_on(&scene, ops_of(state)),
+                                    model_on(&scene, skep_ops_cpu())};
     float logits[2][53];
     float scores[2][4];
     for (int side = 0; side < 2; side++) {
@@ -259,13 +266,11 @@ static void text_is_drawn_and_rows_are_scored(void **state)
 
 int skep_test_models(const struct skep_ops *ops)
 {
-    void *state = (void *)(uintptr_t)ops;
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test_prestate(an_lm_routed_by_documents_agrees_with_the_cpu, state),
-        cmocka_unit_test_prestate(an_lm_routed_by_tokens_that_recomputes_agrees_with_the_cpu,
-                                  state),
-        cmocka_unit_test_prestate(a_classifier_of_the_papers_experts_agrees_with_the_cpu, state),
-        cmocka_unit_test_prestate(text_is_drawn_and_rows_are_scored, state),
+        cmocka_unit_test_prestate(an_lm_routed_by_documents_agrees_with_the_cpu, &ops),
+        cmocka_unit_test_prestate(an_lm_routed_by_tokens_that_recomputes_agrees_with_the_cpu, &ops),
+        cmocka_unit_test_prestate(a_classifier_of_the_papers_experts_agrees_with_the_cpu, &ops),
+        cmocka_unit_test_prestate(text_is_drawn_and_rows_are_scored, &ops),
     };
     return cmocka_run_group_tests_name("models", tests, NULL, NULL);
 }

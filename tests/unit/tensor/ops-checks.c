@@ -170,9 +170,11 @@ static const struct skep_rows SIZES[] = {
     {0, 7, NULL},    {7, 0, NULL},    {1, 1, NULL},   {3, 7, NULL},     {7, 3, NULL},
     {8, 8, NULL},    {17, 64, NULL},  {64, 17, NULL}, {1, 1000, NULL},  {1000, 1, NULL},
     {7, 1000, NULL}, {1000, 8, NULL}, {3, 64, NULL},  {200, 1000, NULL}};
+/* NOLINTBEGIN(bugprone-macro-parentheses): a name that is declared takes none */
 #define FOR_SIZES(rows)                                                                            \
     for (const struct skep_rows *rows = SIZES; rows < SIZES + sizeof SIZES / sizeof SIZES[0];      \
          rows++)
+/* NOLINTEND(bugprone-macro-parentheses) */
 
 static struct skep_rows gathered(const struct skep_rows *rows, const struct array *index, int side)
 {
@@ -283,7 +285,7 @@ static void a_sum_of_squares_loses_nothing_small_and_nothing_broken(void **state
     struct lab lab = lab_of(state);
     for (size_t i = 0; i < sizeof COUNTS / sizeof COUNTS[0]; i++) {
         struct array *x = lab_values(&lab, COUNTS[i], 1);
-        double result[2];
+        double result[2] = {NAN, NAN};
         FOR_BOTH(&lab)
         {
             result[side] = ops->sum_squares(x->at[side], COUNTS[i]);
@@ -628,9 +630,11 @@ int skep_test_ops_pairs(const struct skep_ops_pair *pairs, size_t count)
 {
     static char names[MOST_PAIRS * CHECK_COUNT][NAME_SIZE];
     static struct CMUnitTest tests[MOST_PAIRS * CHECK_COUNT];
+    static struct skep_ops_pair states[MOST_PAIRS];
     assert_true(count <= MOST_PAIRS);
     size_t used = 0;
     for (size_t p = 0; p < count; p++) {
+        states[p] = pairs[p];
         for (size_t i = 0; i < CHECK_COUNT; i++) {
             char threads[32] = "";
             if (pairs[p].threads > 0) {
@@ -638,8 +642,7 @@ int skep_test_ops_pairs(const struct skep_ops_pair *pairs, size_t count)
             }
             snprintf(names[used], NAME_SIZE, "%s%s: %s", pairs[p].ops->name, threads,
                      CHECKS[i].name);
-            tests[used] = (struct CMUnitTest){names[used], CHECKS[i].check, NULL, NULL,
-                                              (void *)(uintptr_t)&pairs[p]};
+            tests[used] = (struct CMUnitTest){names[used], CHECKS[i].check, NULL, NULL, &states[p]};
             used++;
         }
     }

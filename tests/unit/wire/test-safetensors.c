@@ -448,6 +448,7 @@ static void a_reader_of_few_tensors_refuses_more(void **state)
 
 static size_t allocations_until_failure;
 
+/* NOLINTBEGIN(bugprone-reserved-identifier): the names that the linker's --wrap gives */
 void *__real_calloc(size_t count, size_t size);
 void *__wrap_calloc(size_t count, size_t size);
 void *__wrap_calloc(size_t count, size_t size)
@@ -457,6 +458,7 @@ void *__wrap_calloc(size_t count, size_t size)
     }
     return __real_calloc(count, size);
 }
+/* NOLINTEND(bugprone-reserved-identifier) */
 
 static void every_allocation_that_fails_is_told(void **state)
 {
