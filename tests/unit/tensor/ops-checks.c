@@ -202,9 +202,10 @@ static void matrix_products_follow_strides_and_transposes(void **state)
 {
     /* The last ones are cut into several tiles, blocks and panels, whatever the kernel. */
     static const struct skep_gemm_size PRODUCTS[] = {
-        {7, 11, 19},  {1, 1, 1},    {0, 3, 3},      {3, 0, 3},     {3, 7, 0},      {1, 64, 17},
-        {64, 1, 8},   {17, 8, 64},  {64, 64, 1000}, {12, 32, 1},   {13, 33, 3},    {97, 47, 95},
-        {24, 64, 96}, {23, 64, 97}, {200, 40, 64},  {37, 601, 30}, {100, 1200, 17}};
+        {7, 11, 19},  {1, 1, 1},     {0, 3, 3},      {3, 0, 3},      {3, 7, 0},       {1, 64, 17},
+        {64, 1, 8},   {17, 8, 64},   {64, 64, 1000}, {12, 32, 1},    {13, 33, 3},     {97, 47, 95},
+        {24, 64, 96}, {23, 64, 97},  {200, 40, 64},  {37, 601, 30},  {100, 1200, 17}, {64, 50, 256},
+        {12, 16, 97}, {65, 33, 257}, {100, 47, 515}, {144, 19, 300}, {145, 40, 260}};
     struct lab lab = lab_of_products(state);
     for (size_t i = 0; i < sizeof PRODUCTS / sizeof PRODUCTS[0]; i++) {
         for (int way = 0; way < 8; way++) {

@@ -133,6 +133,16 @@ static void once_stopped_every_operation_returns_at_once(void **state)
               (struct skep_matrix){x, 2, false}, 1, y, 2);
     ops->gelu((struct skep_rows){2, 2, NULL}, x, x, y);
     assert_true(y[0] == 0 && y[3] == 0 && x[0] == 1);
+    /* Products of both kinds that are not the CBLAS's. */
+    float *long_x = skep_alloc(300 * 64, sizeof *long_x);
+    float long_y[64 * 64] = {1};
+    for (size_t inner = 30; inner <= 300; inner += 270) {
+        ops->gemm((struct skep_gemm_size){64, 64, inner},
+                  (struct skep_matrix){long_x, inner, false},
+                  (struct skep_matrix){long_x, 64, false}, 0, long_y, 64);
+        assert_true(long_y[0] == 1);
+    }
+    free(long_x);
     atomic_store(&stop, false);
     assert_false(skep_ops_stopped());
     ops->add(x, 4, y);
