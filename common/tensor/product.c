@@ -20,7 +20,7 @@
 #define VECTOR 32
 #define TILE_ROWS 6
 #define TILE_VECTORS 2
-#define FEW_ROWS 144
+#define FEW_ROWS 96
 #elif defined(__aarch64__)
 #define VECTOR 16
 #define TILE_ROWS 8
@@ -41,7 +41,7 @@
 #define PANEL_COLUMNS 576
 _Static_assert((BLOCK_ROWS + PANEL_COLUMNS) * MOST_INNER == SKEP_GEMM_ROOM, "room for both");
 
-/* Few rows and a long sum: all rows of A for a part of the sum stay in the second cache (144 KiB in float32), a panel of B, used
+/* Few rows and a long sum: all rows of A for a part of the sum stay in the second cache (96 KiB in float32), a panel of B, used
  * once only, in the first (16 KiB on AVX2). */
 #ifndef FEW_ROWS
 #define FEW_ROWS 0 /* Not measured there: the CBLAS's. */
@@ -354,7 +354,7 @@ static void flat_part(struct skep_gemm_size size, const skep_real *a, struct sid
 /*
  * Weights are used once by a batch of few rows, and getting and packing them was 15 % of the time of an expert of 256 to 1024 over 64
  * tokens by OpenBLAS on Zen 3. Here a panel of B is packed just before its use, and the next one is fetched while the tiles are
- * summed: 7 %. Such products then mostly take 0.8 to 0.95 of OpenBLAS's time at 48 to 96 rows, 0.9 to 1 at 128 and 144.
+ * summed: 7 %. Such products then mostly take 0.8 to 0.95 of OpenBLAS's time at 48 to 96 rows; at 128, and where all lies in the caches, up to 1.05.
  */
 static void flat_product(struct skep_gemm_size size, struct side a, struct side b,
                          struct target target, skep_real *room)
