@@ -79,11 +79,6 @@ def task(name, text):
     return write(name, text.encode())
 
 
-def sanitized():
-    with open(skep.program("skep-worker"), "rb") as file:
-        return b"__asan_init" in file.read()
-
-
 def plan(path, *words, status=0):
     done = subprocess.run([skep.program("skep"), "plan", path, "--json", *words], capture_output=True, timeout=60)
     assert done.returncode == status, done.stderr
@@ -126,7 +121,7 @@ def the_worker_takes_the_memory_that_was_planned():
             print(f"# {name}, recompute {recompute}: planned {planned / 2**20:.1f} MiB, found {peak / 2**20:.1f}, "
                   f"ratio {planned / peak:.3f}")
             # The sanitizers' own memory is not planned for; what the jobs leave is the same.
-            assert sanitized() or 0.9 <= planned / peak <= 1.1, (name, recompute, planned, peak)
+            assert skep.sanitized() or 0.9 <= planned / peak <= 1.1, (name, recompute, planned, peak)
             updates = job["up"] / 4 - count * 1200  # four keepers; the statements are not in the bodies
             assert 0.95 <= updates / bodies <= 1.05, (name, updates, bodies)
 

@@ -72,6 +72,12 @@ def program(name):
     return os.path.join(BUILD, PROGRAMS[name])
 
 
+def sanitized():
+    """The programs are a sanitized build: several times as slow and large."""
+    with open(program("skep-worker"), "rb") as file:
+        return b"__asan_init" in file.read()
+
+
 def wait(what, condition, seconds=None):
     """The first true value of condition(), or a failure that says what did not happen."""
     deadline = time.monotonic() + (seconds or PATIENCE)
