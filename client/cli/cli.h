@@ -38,9 +38,16 @@ enum skep_cli_parsed {
     SKEP_CLI_WRONG, /* said on stderr: exit 2 */
 };
 
-/* Takes options out of argv wherever they stand; the words left are argv[1 .. *ret_words]. `--` ends options. */
+/* How many words besides its options a command takes. */
+struct skep_cli_words {
+    int least;
+    int most;
+};
+
+/* Takes options out of argv wherever they stand; the words left are argv[1 .. *ret_words] (NULL: not asked for). `--` ends options. */
 enum skep_cli_parsed skep_cli_parse(int argc, char **argv, const struct skep_cli_option *options,
-                                    const char *usage, int *ret_words);
+                                    const char *usage, struct skep_cli_words allowed,
+                                    int *ret_words);
 /* A number within bounds; SKEP_ERR_ARGUMENT names the option. */
 int skep_cli_integer(const char *name, const char *text, int64_t least, int64_t most,
                      int64_t *ret_value, struct skep_error *err);

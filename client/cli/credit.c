@@ -143,16 +143,13 @@ int skep_cli_credit(int argc, char **argv)
     const char *dir = NULL;
     const char *project = NULL;
     bool json = false;
-    int words = 0;
     const struct skep_cli_option options[] = {{"--dir", &dir, NULL},
                                               {"--project", &project, NULL},
                                               {"--json", NULL, &json},
                                               {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words != 0) {
-        if (words != 0) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, options, usage, (struct skep_cli_words){0, 0}, NULL);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     struct skep_error err = {0};

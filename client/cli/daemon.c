@@ -39,13 +39,10 @@ static int tell(const char *dir, struct skep_json *take_request)
 static int plain(int argc, char **argv, const char *op, const char *usage)
 {
     const char *dir = NULL;
-    int words = 0;
     const struct skep_cli_option options[] = {{"--dir", &dir, NULL}, {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words != 0) {
-        if (words != 0) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, options, usage, (struct skep_cli_words){0, 0}, NULL);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     return tell(dir, request_of(op));
@@ -76,14 +73,11 @@ int skep_cli_attach(int argc, char **argv)
         "to begin with.\n";
     const char *dir = NULL;
     const char *bootstrap = NULL;
-    int words = 0;
     const struct skep_cli_option options[] = {
         {"--dir", &dir, NULL}, {"--bootstrap", &bootstrap, NULL}, {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words != 1) {
-        if (parsed == SKEP_CLI_GO) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, options, usage, (struct skep_cli_words){1, 1}, NULL);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     struct skep_json *request = request_of("attach");
@@ -134,14 +128,11 @@ int skep_cli_status(int argc, char **argv)
     static const char usage[] = "usage: skep status [--json] [--dir DIR]\n";
     const char *dir = NULL;
     bool json = false;
-    int words = 0;
     const struct skep_cli_option options[] = {
         {"--dir", &dir, NULL}, {"--json", NULL, &json}, {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words != 0) {
-        if (words != 0) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, options, usage, (struct skep_cli_words){0, 0}, NULL);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     struct skep_error err = {0};

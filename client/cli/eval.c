@@ -161,7 +161,6 @@ int skep_cli_eval(int argc, char **argv)
     struct skep_fetched_source source = {0};
     struct wish wish = {.most = INT64_MAX};
     const char *bytes = NULL;
-    int words = 0;
     const struct skep_cli_option options[] = {{"--dir", &source.dir, NULL},
                                               {"--model", &source.model, NULL},
                                               {"--project", &source.project, NULL},
@@ -171,11 +170,9 @@ int skep_cli_eval(int argc, char **argv)
                                               {"--images", &wish.images, NULL},
                                               {"--labels", &wish.labels, NULL},
                                               {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words != 0) {
-        if (words != 0) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, options, usage, (struct skep_cli_words){0, 0}, NULL);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     struct skep_fetched fetched = {0};

@@ -23,8 +23,19 @@ static const struct skep_cli_option *find_option(const struct skep_cli_option *o
     return NULL;
 }
 
+static void tell_words(char **argv, int words, struct skep_cli_words allowed)
+{
+    if (words < allowed.least) {
+        fprintf(stderr, "skep %s: an argument is missing\n", argv[0]);
+    } else {
+        fprintf(stderr, "skep %s: the argument \"%s\" is one too many\n", argv[0],
+                argv[allowed.most + 1]);
+    }
+}
+
 enum skep_cli_parsed skep_cli_parse(int argc, char **argv, const struct skep_cli_option *options,
-                                    const char *usage, int *ret_words)
+                                    const char *usage, struct skep_cli_words allowed,
+                                    int *ret_words)
 {
     int words = 0;
     bool only_words = false;
@@ -60,7 +71,14 @@ enum skep_cli_parsed skep_cli_parse(int argc, char **argv, const struct skep_cli
             return SKEP_CLI_WRONG;
         }
     }
-    *ret_words = words;
+    if (words < allowed.least || words > allowed.most) {
+        tell_words(argv, words, allowed);
+        fputs(usage, stderr);
+        return SKEP_CLI_WRONG;
+    }
+    if (ret_words != NULL) {
+        *ret_words = words;
+    }
     return SKEP_CLI_GO;
 }
 

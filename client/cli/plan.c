@@ -399,11 +399,9 @@ int skep_cli_plan(int argc, char **argv)
                                               {"--threads", &threads, NULL},
                                               {"--json", NULL, &wish.json},
                                               {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words > 1) {
-        if (parsed == SKEP_CLI_GO) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, options, usage, (struct skep_cli_words){0, 1}, &words);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     wish.task = words == 1 ? argv[1] : NULL;

@@ -39,11 +39,9 @@ static int init(int argc, char **argv)
     const char *kind_text = "lm";
     enum skep_model_kind kind = SKEP_MODEL_LM;
     const struct skep_cli_option options[] = {{"--kind", &kind_text, NULL}, {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words > 1) {
-        if (parsed == SKEP_CLI_GO) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, options, usage, (struct skep_cli_words){0, 1}, &words);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     const char *path = words == 1 ? argv[1] : "task.yaml";
@@ -92,14 +90,11 @@ static int publish(int argc, char **argv)
     const char *keepers[SKEP_LIMIT_KEEPERS];
     const char *key = NULL;
     struct skep_publish_options options = {.keepers = keepers};
-    int words = 0;
     const struct skep_cli_option list[] = {{"--key", &key, NULL}, {NULL, NULL, NULL}};
     argc = take_keepers(argc, argv, keepers, &options.keeper_count);
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, list, usage, &words);
-    if (parsed != SKEP_CLI_GO || words != 1) {
-        if (parsed == SKEP_CLI_GO) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, list, usage, (struct skep_cli_words){1, 1}, NULL);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     struct skep_error err = {0};

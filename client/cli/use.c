@@ -89,16 +89,13 @@ int skep_cli_export(int argc, char **argv)
         "Writes the newest sealed version of every shard as DIR/<shard>.safetensors, and the\n"
         "model's shape as DIR/config.json.\n";
     struct skep_fetched_source source = {0};
-    int words = 0;
     const struct skep_cli_option options[] = {{"--dir", &source.dir, NULL},
                                               {"--project", &source.project, NULL},
                                               {"--bootstrap", &source.bootstrap, NULL},
                                               {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words != 1) {
-        if (parsed == SKEP_CLI_GO) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, options, usage, (struct skep_cli_words){1, 1}, NULL);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     struct skep_fetched model = {0};
@@ -185,18 +182,15 @@ int skep_cli_generate(int argc, char **argv)
     struct skep_fetched_source source = {0};
     struct wish wish = {.length = 200, .temperature = 0.8, .top_p = 0.95};
     const char *texts[4] = {0};
-    int words = 0;
     const struct skep_cli_option options[] = {
         {"--dir", &source.dir, NULL},         {"--model", &source.model, NULL},
         {"--project", &source.project, NULL}, {"--bootstrap", &source.bootstrap, NULL},
         {"--prompt", &wish.prompt, NULL},     {"--length", &texts[0], NULL},
         {"--temperature", &texts[1], NULL},   {"--top-p", &texts[2], NULL},
         {"--seed", &texts[3], NULL},          {NULL, NULL, NULL}};
-    enum skep_cli_parsed parsed = skep_cli_parse(argc, argv, options, usage, &words);
-    if (parsed != SKEP_CLI_GO || words != 0) {
-        if (words != 0) {
-            fputs(usage, stderr);
-        }
+    enum skep_cli_parsed parsed =
+        skep_cli_parse(argc, argv, options, usage, (struct skep_cli_words){0, 0}, NULL);
+    if (parsed != SKEP_CLI_GO) {
         return parsed == SKEP_CLI_HELP ? 0 : 2;
     }
     struct skep_fetched model = {0};

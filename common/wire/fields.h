@@ -11,7 +11,6 @@
 #include "common/base/error.h"
 #include "common/base/id.h"
 #include "common/wire/json.h"
-#include "common/wire/model-config.h"
 
 enum skep_field_kind {
     SKEP_FIELD_U16, /* uint16_t, uint32_t, uint64_t, int64_t, double: least .. most */
@@ -54,11 +53,5 @@ void skep_fields_write(const struct skep_field *fields, size_t count, const void
 int skep_ids_read(const struct skep_json *object, const char *what, const char *key, size_t most,
                   void **ret_ids, size_t *ret_count, struct skep_error *err);
 struct skep_json *skep_ids_write(const void *ids, size_t count);
-
-/* The tables of the manifest's settings, which a task file has as well: `section` is training, update or merge, or empty for the
- * manifest's own fields. */
-const struct skep_field *skep_manifest_fields(const char *section, size_t *ret_count);
-/* Those of the section model depend on its field `kind`: one table for each kind. */
-const struct skep_field *skep_model_config_fields(enum skep_model_kind kind, size_t *ret_count);
 
 #endif

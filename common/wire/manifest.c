@@ -7,7 +7,7 @@
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
 #include "common/wire/chunks.h"
-#include "common/wire/fields.h"
+#include "common/wire/settings.h"
 #include "common/wire/json.h"
 
 #define WHAT "manifest"
