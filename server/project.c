@@ -136,7 +136,7 @@ static void list_keys(struct skep_project *project)
     }
 }
 
-/* The shards that are placed here, each with its machine if it has its state. */
+/* The shards that are placed here. */
 static int open_shards(struct skep_project *project, struct skep_error *err)
 {
     project->shard_count = skep_manifest_shard_count(&project->manifest);
@@ -148,15 +148,26 @@ static int open_shards(struct skep_project *project, struct skep_error *err)
             continue;
         }
         int result = skep_kept_shard_open(project, i, &project->shards[i], err);
-        if (result == SKEP_OK && project->shards[i]->has_state) {
-            result = skep_agreement_start(project->shards[i], err);
-        }
         if (result != SKEP_OK) {
             return result;
         }
         project->kept_count++;
     }
     return SKEP_OK;
+}
+
+/* The machines of the shards that have their state. Only once the host knows the project: the one timer of all machines goes by the
+ * host's projects, and updates may wait from before a crash. */
+static int start_machines(struct skep_project *project, struct skep_error *err)
+{
+    int result = SKEP_OK;
+    for (size_t i = 0; i < project->shard_count && result == SKEP_OK; i++) {
+        struct skep_kept_shard *shard = project->shards[i];
+        if (shard != NULL && shard->has_state) {
+            result = skep_agreement_start(shard, err);
+        }
+    }
+    return result;
 }
 
 /* A project from its checked manifest, which is taken. */
@@ -170,14 +181,18 @@ static int load(struct skep_host *host, struct skep_manifest *take_manifest,
     project->manifest_hash = *hash;
     project->envelope = skep_strdup(envelope);
     int result = open_shards(project, err);
+    if (result == SKEP_OK) {
+        list_chunks(project);
+        list_keys(project);
+        host->projects[host->project_count++] = project;
+        result = start_machines(project, err);
+        host->project_count -= result != SKEP_OK;
+    }
     if (result != SKEP_OK) {
         skep_error_prefix(err, "project %s", skep_id_text(project->manifest.project.bytes));
         skep_project_free(project);
         return result;
     }
-    list_chunks(project);
-    list_keys(project);
-    host->projects[host->project_count++] = project;
     skep_log(SKEP_LOG_INFO,
              "project %.12s \"%s\": %zu of %zu shards kept here, %zu of %zu data "
              "chunks held",

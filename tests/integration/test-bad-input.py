@@ -29,6 +29,14 @@ def statement(key, body, **changed):
     return fields
 
 
+def key_of_project_before_ours():
+    """A keeper loads its projects in order of their ids, and what is loaded last has nobody to wake it by accident."""
+    key = skep.Key()
+    while key.id > swarm.project:
+        key = skep.Key()
+    return key
+
+
 def post_update(file, i=0):
     return swarm.post(i, f"/v1/projects/{swarm.project}/updates", file, headers={"Content-Type": "application/octet-stream"})
 
@@ -187,7 +195,7 @@ def a_full_disk_is_a_507_and_nothing_acknowledged_is_lost():
     swarm.processes["keeper-1"].stop()
     # No file of this process may grow beyond 40 kB: what a full disk looks like to it.
     swarm.start_keeper(1, limits=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (40960, 40960)))
-    key = skep.Key()
+    key = key_of_project_before_ours()
     envelope = json.loads(json.dumps(swarm.get(1, f"/v1/projects/{swarm.project}/manifest").json()))
     manifest = json.loads(skep.base64.b64decode(envelope["payload"]))
     manifest["project"] = key.id
@@ -266,7 +274,7 @@ def put_blob(i, data):
 
 def project_with_chunk(i, data):
     """A project of its own on keeper i, whose first data chunk are these bytes: nobody else can bring them."""
-    key = skep.Key()
+    key = key_of_project_before_ours()
     manifest = json.loads(skep.base64.b64decode(swarm.get(i, f"/v1/projects/{swarm.project}/manifest").json()["payload"]))
     manifest["project"] = key.id
     manifest["train"]["chunks"][0] = skep.sha256(data)
@@ -319,6 +327,18 @@ def an_update_acknowledged_just_before_kill_9_is_still_there():
     assert swarm.get(1, f"/v1/updates/{skep.sha256(file)}").body == file
     swarm.start_keeper(0)
     skep.wait("the update is merged", lambda: merged_for(key, 0) and merged_for(key, 1))
+
+
+@tap.case
+def a_command_with_an_argument_too_many_or_too_few_says_so():
+    for words, sentence in [
+        (["eval", "it"], 'skep eval: the argument "it" is one too many'),
+        (["plan", "a.yaml", "b.yaml"], 'skep plan: the argument "b.yaml" is one too many'),
+        (["attach", "--dir", "/none"], "skep attach: an argument is missing"),
+        (["project", "publish"], "skep publish: an argument is missing"),
+    ]:
+        swarm.skep(*words, status=2)
+        assert swarm.stderr.startswith(f"{sentence}\nusage: "), swarm.stderr
 
 
 with swarm:
