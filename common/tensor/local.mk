@@ -4,6 +4,7 @@ TENSOR_KERNELS = \
     common/tensor/exp.h common/tensor/kernels.h \
     common/tensor/map.c \
     common/tensor/norm.c \
+    common/tensor/pack.h \
     common/tensor/product.c \
     common/tensor/rows.c
 TENSOR_SOURCES = $(TENSOR_KERNELS) \

@@ -10,6 +10,7 @@
 
 #include "common/tensor/gemm.h"
 #include "common/tensor/kernels.h"
+#include "common/tensor/pack.h"
 
 /* Bytes of a vector; rows of a tile and vectors of a tile's row, so that the tile and what it needs fill the registers. */
 #if defined(__AVX512F__)
@@ -60,8 +61,6 @@ _Static_assert((FEW_ROWS + TILE_COLUMNS) * PART_INNER <= SKEP_GEMM_ROOM, "room f
 typedef skep_real vector __attribute__((vector_size(VECTOR)));
 typedef skep_real loose_vector __attribute__((vector_size(VECTOR), aligned(4), may_alias));
 
-/* For functions that are good only with the constants of their callers. */
-#define ALWAYS_INLINE inline __attribute__((always_inline))
 #define UNROLL SKEP_PRAGMA(GCC unroll 16)
 
 /* Where a product goes: C <- A B + beta C */
@@ -88,7 +87,7 @@ struct fetch {
 };
 
 /* Asks for one cache line, into the second cache. */
-static ALWAYS_INLINE void fetch_line(struct fetch *fetch)
+static SKEP_ALWAYS_INLINE void fetch_line(struct fetch *fetch)
 {
     if (fetch->runs == 0) {
         return;
@@ -101,16 +100,33 @@ static ALWAYS_INLINE void fetch_line(struct fetch *fetch)
     }
 }
 
+/* Of B: value k of its columns lies at k * step; also written to `packed`, unless that is NULL. */
+struct panel {
+    const skep_real *data;
+    size_t step;
+    skep_real *packed;
+};
+
+static SKEP_ALWAYS_INLINE struct panel panel_at(struct panel panel, size_t k)
+{
+    panel.data += k * panel.step;
+    panel.packed += panel.packed != NULL ? k * TILE_COLUMNS : 0;
+    return panel;
+}
+
 /* Not unrolled: the registers are full. */
-static ALWAYS_INLINE void add_to(vector sum[TILE_ROWS][TILE_VECTORS], size_t rows, size_t inner,
-                                 const skep_real *a, const skep_real *b)
+static SKEP_ALWAYS_INLINE void add_to(vector sum[TILE_ROWS][TILE_VECTORS], size_t rows,
+                                      size_t inner, const skep_real *a, struct panel b)
 {
     SKEP_PRAGMA(GCC unroll 1)
     for (size_t k = 0; k < inner; k++) {
         vector column[TILE_VECTORS];
         UNROLL
         for (size_t v = 0; v < TILE_VECTORS; v++) {
-            column[v] = *(const loose_vector *)(b + k * TILE_COLUMNS + v * LANES);
+            column[v] = *(const loose_vector *)(b.data + k * b.step + v * LANES);
+            if (b.packed != NULL) {
+                *(loose_vector *)(b.packed + k * TILE_COLUMNS + v * LANES) = column[v];
+            }
         }
         UNROLL
         for (size_t i = 0; i < rows; i++) {
@@ -123,8 +139,8 @@ static ALWAYS_INLINE void add_to(vector sum[TILE_ROWS][TILE_VECTORS], size_t row
 }
 
 /* The first `rows` rows of a tile of C [TILE_ROWS, TILE_COLUMNS]; `rows` is a constant. */
-static ALWAYS_INLINE void tile_of(size_t rows, size_t inner, const skep_real *a, const skep_real *b,
-                                  struct target to, struct fetch *fetch)
+static SKEP_ALWAYS_INLINE void tile_of(size_t rows, size_t inner, const skep_real *a,
+                                       struct panel b, struct target to, struct fetch *fetch)
 {
     vector sum[TILE_ROWS][TILE_VECTORS];
     UNROLL
@@ -139,10 +155,10 @@ static ALWAYS_INLINE void tile_of(size_t rows, size_t inner, const skep_real *a,
     struct fetch wanted = *fetch;
     for (; wanted.runs > 0 && k + wanted.every <= inner; k += wanted.every) {
         fetch_line(&wanted);
-        add_to(sum, rows, wanted.every, a + k * TILE_ROWS, b + k * TILE_COLUMNS);
+        add_to(sum, rows, wanted.every, a + k * TILE_ROWS, panel_at(b, k));
     }
     *fetch = wanted;
-    add_to(sum, rows, inner - k, a + k * TILE_ROWS, b + k * TILE_COLUMNS);
+    add_to(sum, rows, inner - k, a + k * TILE_ROWS, panel_at(b, k));
     UNROLL
     for (size_t i = 0; i < rows; i++) {
         UNROLL
@@ -156,13 +172,25 @@ static ALWAYS_INLINE void tile_of(size_t rows, size_t inner, const skep_real *a,
 static void tile(size_t inner, const skep_real *a, const skep_real *b, struct target to,
                  struct fetch *fetch)
 {
+    tile_of(TILE_ROWS, inner, a, (struct panel){b, TILE_COLUMNS, NULL}, to, fetch);
+}
+
+/* A panel's first tile: B's values are used where they lie, and packed on the way. */
+static void packing_tile(size_t inner, const skep_real *a, struct panel b, struct target to,
+                         struct fetch *fetch)
+{
     tile_of(TILE_ROWS, inner, a, b, to, fetch);
 }
 
 static void low_tile(size_t inner, const skep_real *a, const skep_real *b, struct target to,
                      struct fetch *fetch)
 {
-    tile_of(LOW_ROWS, inner, a, b, to, fetch);
+    tile_of(LOW_ROWS, inner, a, (struct panel){b, TILE_COLUMNS, NULL}, to, fetch);
+}
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
 }
 
 /* A tile of which only rows x columns are there. */
@@ -171,8 +199,8 @@ static void edge_tile(struct skep_gemm_size there, const skep_real *a, const ske
 {
     skep_real whole[TILE_ROWS * TILE_COLUMNS];
     tile(there.inner, a, b, (struct target){whole, TILE_COLUMNS, 0}, fetch);
-    for (size_t i = 0; i < there.rows; i++) {
-        for (size_t j = 0; j < there.columns; j++) {
+    for (size_t i = 0; i < least(TILE_ROWS, there.rows); i++) {
+        for (size_t j = 0; j < least(TILE_COLUMNS, there.columns); j++) {
             skep_real *c = &to.c[i * to.stride + j];
             skep_real sum = whole[i * TILE_COLUMNS + j];
             *c = to.beta == 0 ? sum : sum + to.beta * *c;
@@ -180,146 +208,55 @@ static void edge_tile(struct skep_gemm_size there, const skep_real *a, const ske
     }
 }
 
-/* One side of the product: `count` lines (rows of A, columns of B) of `inner` values; value k of line i lies at i * line + k * step. */
-struct side {
-    const skep_real *data;
-    size_t line;
-    size_t step;
-};
-
-#if !defined(SKEP_REAL_DOUBLE) && __has_builtin(__builtin_shufflevector)
-typedef float four __attribute__((vector_size(16)));
-typedef float loose_four __attribute__((vector_size(16), aligned(4), may_alias));
-
-/* Values 0 to 3 of four lines, turned in registers: a line's values become neighbours of the other lines'. */
-static inline void turn_square(const skep_real *from, size_t line, size_t width, skep_real *to)
+/* The panels of A. Whole ones together where their rows are neighbours, for then they share cache lines. */
+static void pack_a(struct skep_side side, size_t rows, size_t inner, skep_real *restrict to)
 {
-    four l0 = *(const loose_four *)from;
-    four l1 = *(const loose_four *)(from + line);
-    four l2 = *(const loose_four *)(from + 2 * line);
-    four l3 = *(const loose_four *)(from + 3 * line);
-    four low01 = __builtin_shufflevector(l0, l1, 0, 4, 1, 5);
-    four low23 = __builtin_shufflevector(l2, l3, 0, 4, 1, 5);
-    four high01 = __builtin_shufflevector(l0, l1, 2, 6, 3, 7);
-    four high23 = __builtin_shufflevector(l2, l3, 2, 6, 3, 7);
-    *(loose_four *)to = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-    *(loose_four *)(to + width) = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-    *(loose_four *)(to + 2 * width) = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-    *(loose_four *)(to + 3 * width) = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
-}
-#else
-static inline void turn_square(const skep_real *from, size_t line, size_t width, skep_real *to)
-{
-    for (size_t k = 0; k < 4; k++) {
-        for (size_t i = 0; i < 4; i++) {
-            to[k * width + i] = from[i * line + k];
+    size_t whole = side.line == 1 ? rows / TILE_ROWS : 0;
+    for (size_t k = 0; k < inner && whole > 0; k++) {
+        const skep_real *restrict from = side.data + k * side.step;
+        skep_real *restrict panel = to + k * TILE_ROWS;
+        for (size_t p = 0; p < whole; p++, from += TILE_ROWS, panel += TILE_ROWS * inner) {
+            memcpy(panel, from, TILE_ROWS * sizeof *to);
         }
     }
-}
-#endif
-
-/* Four lines that each lie in one piece, into a panel of `width` lines. */
-static inline void turn_four(const skep_real *restrict from, size_t line, size_t inner,
-                             size_t width, skep_real *restrict to)
-{
-    size_t k = 0;
-    for (; k + 4 <= inner; k += 4) {
-        turn_square(from + k, line, width, to + k * width);
-    }
-    for (; k < inner; k++) {
-        for (size_t i = 0; i < 4; i++) {
-            to[k * width + i] = from[i * line + k];
-        }
+    for (size_t i = whole * TILE_ROWS; i < rows; i += TILE_ROWS) {
+        skep_pack(skep_side_part(side, i, 0), least(TILE_ROWS, rows - i), inner, TILE_ROWS,
+                  to + i * inner);
     }
 }
 
-/* Panels of `width` lines, value by value; missing lines are zero. */
-static ALWAYS_INLINE void pack(struct side side, size_t count, size_t inner, size_t width,
-                               skep_real *restrict to)
+static void pack_b(struct skep_side side, size_t columns, size_t inner, skep_real *to)
 {
-    for (size_t first = 0; first < count; first += width, to += width * inner) {
-        const skep_real *restrict from = side.data + first * side.line;
-        size_t lines = count - first < width ? count - first : width;
-        size_t i = 0;
-        if (lines < width) {
-            memset(to, 0, width * inner * sizeof *to);
-        } else if (side.line == 1) {
-            for (size_t k = 0; k < inner; k++) {
-                memcpy(to + k * width, from + k * side.step, width * sizeof *to);
-            }
-            continue;
-        }
-        for (; side.step == 1 && i + 4 <= lines; i += 4) {
-            turn_four(from + i * side.line, side.line, inner, width, to + i);
-        }
-        for (; i < lines; i++) {
-            for (size_t k = 0; k < inner; k++) {
-                to[k * width + i] = from[i * side.line + k * side.step];
-            }
-        }
+    skep_pack(side, columns, inner, TILE_COLUMNS, to);
+}
+
+/* As much of a tile as is `there`; more counts as a whole one. */
+static inline void tile_there(struct skep_gemm_size there, const skep_real *a, const skep_real *b,
+                              struct target to, struct fetch *fetch)
+{
+    if (there.rows >= TILE_ROWS && there.columns >= TILE_COLUMNS) {
+        tile(there.inner, a, b, to, fetch);
+    } else if (there.rows == LOW_ROWS && there.columns >= TILE_COLUMNS) {
+        low_tile(there.inner, a, b, to, fetch);
+    } else {
+        edge_tile(there, a, b, to, fetch);
     }
 }
 
-static void pack_a(struct side side, size_t count, size_t inner, skep_real *to)
+/* The first tile of a panel of B that is not packed yet, and packs it. */
+static void first_tile(struct skep_gemm_size there, const skep_real *a, struct skep_side side,
+                       skep_real *b, struct target to, struct fetch *fetch)
 {
-    pack(side, count, inner, TILE_ROWS, to);
-}
-
-static void pack_b(struct side side, size_t count, size_t inner, skep_real *to)
-{
-    pack(side, count, inner, TILE_COLUMNS, to);
-}
-
-static size_t least(size_t a, size_t b)
-{
-    return a < b ? a : b;
-}
-
-/* C block of packed A and B: `size` is that of the block. B's panels outside, for they stay in the first cache. */
-static void tiles(struct skep_gemm_size size, const skep_real *a, const skep_real *b,
-                  struct target target, struct fetch fetch)
-{
-    for (size_t j = 0; j < size.columns; j += TILE_COLUMNS) {
-        for (size_t i = 0; i < size.rows; i += TILE_ROWS) {
-            struct skep_gemm_size there = {least(TILE_ROWS, size.rows - i),
-                                           least(TILE_COLUMNS, size.columns - j), size.inner};
-            const skep_real *panel_a = a + i * size.inner;
-            const skep_real *panel_b = b + j * size.inner;
-            struct target to = target_at(target, i, j);
-            if (there.rows == TILE_ROWS && there.columns == TILE_COLUMNS) {
-                tile(size.inner, panel_a, panel_b, to, &fetch);
-            } else if (there.rows == LOW_ROWS && there.columns == TILE_COLUMNS) {
-                low_tile(size.inner, panel_a, panel_b, to, &fetch);
-            } else {
-                edge_tile(there, panel_a, panel_b, to, &fetch);
-            }
-        }
+    if (there.rows >= TILE_ROWS && there.columns >= TILE_COLUMNS && side.line == 1) {
+        packing_tile(there.inner, a, (struct panel){side.data, side.step, b}, to, fetch);
+    } else {
+        pack_b(side, least(TILE_COLUMNS, there.columns), there.inner, b);
+        tile_there(there, a, b, to, fetch);
     }
 }
 
-static struct side part_of(struct side side, size_t line, size_t k)
-{
-    return (struct side){side.data + line * side.line + k * side.step, side.line, side.step};
-}
-
-static void short_product(struct skep_gemm_size size, struct side a, struct side b,
-                          struct target target, skep_real *room)
-{
-    skep_real *packed_b = room + BLOCK_ROWS * MOST_INNER;
-    for (size_t j = 0; j < size.columns; j += PANEL_COLUMNS) {
-        size_t columns = least(PANEL_COLUMNS, size.columns - j);
-        pack_b(part_of(b, j, 0), columns, size.inner, packed_b);
-        for (size_t i = 0; i < size.rows && !skep_ops_stopped(); i += BLOCK_ROWS) {
-            size_t rows = least(BLOCK_ROWS, size.rows - i);
-            pack_a(part_of(a, i, 0), rows, size.inner, room);
-            tiles((struct skep_gemm_size){rows, columns, size.inner}, room, packed_b,
-                  target_at(target, i, j), (struct fetch){0});
-        }
-    }
-}
-
-/* What pack() will read, asked for during `steps` of sums. */
-static struct fetch fetch_of(struct side side, size_t count, size_t inner, size_t steps)
+/* What skep_pack() will read, asked for during `steps` of sums. */
+static struct fetch fetch_of(struct skep_side side, size_t count, size_t inner, size_t steps)
 {
     bool across = side.line == 1;
     size_t run = (across ? count : inner) * sizeof(skep_real);
@@ -328,54 +265,89 @@ static struct fetch fetch_of(struct side side, size_t count, size_t inner, size_
                           .lines = (run + CACHE_LINE - 1) / CACHE_LINE,
                           .runs = across ? inner : count,
                           .every = 1};
-    if (count == 0) {
-        return (struct fetch){0};
-    }
     size_t every = steps / (fetch.runs * fetch.lines);
     fetch.every = every > 1 ? least(every, FETCH_EVERY) : 1;
     return fetch;
 }
 
-/* One part of the sum, with A packed. */
-static void flat_part(struct skep_gemm_size size, const skep_real *a, struct side b,
-                      struct target target, skep_real *packed_b)
+/* B of a block of C: its columns where they lie, or NULL if all are packed already; panels lie `between` values apart. */
+struct columns {
+    struct skep_side fresh;
+    skep_real *packed;
+    size_t between;
+};
+
+/* C block of packed A and B: `size` is that of the block. B's panels outside, for they stay in the first cache; a fresh one is packed
+ * by its first tile, and the next fetched while the tiles are summed. */
+static void tiles(struct skep_gemm_size size, const skep_real *a, struct columns b,
+                  struct target target)
 {
+    size_t steps = (size.rows + TILE_ROWS - 1) / TILE_ROWS * size.inner;
+    skep_real *panel = b.packed;
     for (size_t j = 0; j < size.columns && !skep_ops_stopped(); j += TILE_COLUMNS) {
-        size_t columns = least(TILE_COLUMNS, size.columns - j);
-        size_t after = j + columns;
-        pack_b(part_of(b, j, 0), columns, size.inner, packed_b);
-        tiles((struct skep_gemm_size){size.rows, columns, size.inner}, a, packed_b,
-              target_at(target, 0, j),
-              fetch_of(part_of(b, after, 0), least(TILE_COLUMNS, size.columns - after), size.inner,
-                       (size.rows + TILE_ROWS - 1) / TILE_ROWS * size.inner));
+        struct skep_gemm_size there = {size.rows, size.columns - j, size.inner};
+        struct fetch fetch = {0};
+        size_t i = 0;
+        if (b.fresh.data != NULL) {
+            if (there.columns > TILE_COLUMNS) {
+                size_t after = j + TILE_COLUMNS;
+                fetch = fetch_of(skep_side_part(b.fresh, after, 0),
+                                 least(TILE_COLUMNS, size.columns - after), size.inner, steps);
+            }
+            first_tile(there, a, skep_side_part(b.fresh, j, 0), panel, target_at(target, 0, j),
+                       &fetch);
+            i = TILE_ROWS;
+        }
+        for (; i < size.rows; i += TILE_ROWS) {
+            there.rows = size.rows - i;
+            tile_there(there, a + i * size.inner, panel, target_at(target, i, j), &fetch);
+        }
+        panel += b.between;
+    }
+}
+
+static void short_product(struct skep_gemm_size size, struct skep_side a, struct skep_side b,
+                          struct target target, skep_real *room)
+{
+    struct columns panels = {.packed = room + BLOCK_ROWS * MOST_INNER,
+                             .between = TILE_COLUMNS * size.inner};
+    for (size_t j = 0; j < size.columns; j += PANEL_COLUMNS) {
+        panels.fresh = skep_side_part(b, j, 0);
+        for (size_t i = 0; i < size.rows && !skep_ops_stopped(); i += BLOCK_ROWS) {
+            struct skep_gemm_size block = {least(BLOCK_ROWS, size.rows - i),
+                                           least(PANEL_COLUMNS, size.columns - j), size.inner};
+            pack_a(skep_side_part(a, i, 0), block.rows, size.inner, room);
+            tiles(block, room, panels, target_at(target, i, j));
+            panels.fresh = (struct skep_side){0};
+        }
     }
 }
 
 /*
  * Weights are used once by a batch of few rows, and getting and packing them was 15 % of the time of an expert of 256 to 1024 over 64
- * tokens by OpenBLAS on Zen 3. Here a panel of B is packed just before its use, and the next one is fetched while the tiles are
- * summed: 7 %. Such products then mostly take 0.8 to 0.95 of OpenBLAS's time at 48 to 96 rows; at 128, and where all lies in the caches, up to 1.05.
+ * tokens by OpenBLAS on Zen 3. Here a panel of B is packed just before its use or by it, and the next one is fetched while the
+ * tiles are summed: 3 %. Such products then mostly take 0.8 to 0.95 of OpenBLAS's time at 48 to 96 rows; at 128, and where all lies in the caches, up to 1.05.
  */
-static void flat_product(struct skep_gemm_size size, struct side a, struct side b,
+static void flat_product(struct skep_gemm_size size, struct skep_side a, struct skep_side b,
                          struct target target, skep_real *room)
 {
     size_t parts = (size.inner + PART_INNER - 1) / PART_INNER;
     size_t most = (size.inner + parts - 1) / parts;
     for (size_t k = 0; k < size.inner; k += most) {
-        size_t inner = least(most, size.inner - k);
-        pack_a(part_of(a, 0, k), size.rows, inner, room);
-        flat_part((struct skep_gemm_size){size.rows, size.columns, inner}, room, part_of(b, 0, k),
-                  target, room + FEW_ROWS * PART_INNER);
+        struct skep_gemm_size part = {size.rows, size.columns, least(most, size.inner - k)};
+        pack_a(skep_side_part(a, 0, k), part.rows, part.inner, room);
+        tiles(part, room,
+              (struct columns){skep_side_part(b, 0, k), room + FEW_ROWS * PART_INNER, 0}, target);
         target.beta = 1;
     }
 }
 
-static struct side side_of(struct skep_matrix matrix, bool lines_are_rows)
+static struct skep_side side_of(struct skep_matrix matrix, bool lines_are_rows)
 {
     if (matrix.transposed == lines_are_rows) {
-        return (struct side){matrix.data, 1, matrix.stride};
+        return (struct skep_side){matrix.data, 1, matrix.stride};
     }
-    return (struct side){matrix.data, matrix.stride, 1};
+    return (struct skep_side){matrix.data, matrix.stride, 1};
 }
 
 /* Thin products would be mostly padding, and with several threads large ones are the CBLAS's, which has threads. */

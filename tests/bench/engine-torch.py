@@ -112,7 +112,7 @@ def main():
     torch.manual_seed(1)
     print(f"engine-torch: PyTorch {torch.__version__}, {torch.get_num_threads()} thread", file=sys.stderr)
     compare_experts(1024, 512, *((3, 2) if quick else (15, 2)))
-    compare_experts(256, 64, *((10, 20) if quick else (40, 50)))
+    compare_experts(256, 64, *((10, 20) if quick else (100, 20)))
     compare_training(*((3, 4) if quick else (10, 10)))
 
 
