@@ -255,16 +255,20 @@ static void first_tile(struct skep_gemm_size there, const skep_real *a, struct s
     }
 }
 
-/* What skep_pack() will read, asked for during `steps` of sums. */
-static struct fetch fetch_of(struct skep_side side, size_t count, size_t inner, size_t steps)
+/* What packing the panel after the first of `there` will read, asked for during `steps` of sums. */
+static struct fetch fetch_next(struct skep_side side, struct skep_gemm_size there, size_t steps)
 {
-    bool across = side.line == 1;
-    size_t run = (across ? count : inner) * sizeof(skep_real);
-    struct fetch fetch = {.run = (const char *)side.data,
-                          .stride = (across ? side.step : side.line) * sizeof(skep_real),
+    if (there.columns <= TILE_COLUMNS || there.inner == 0) {
+        return (struct fetch){0};
+    }
+    struct skep_side next = skep_side_part(side, TILE_COLUMNS, 0);
+    size_t count = least(TILE_COLUMNS, there.columns - TILE_COLUMNS);
+    bool across = next.line == 1;
+    size_t run = (across ? count : there.inner) * sizeof(skep_real);
+    struct fetch fetch = {.run = (const char *)next.data,
+                          .stride = (across ? next.step : next.line) * sizeof(skep_real),
                           .lines = (run + CACHE_LINE - 1) / CACHE_LINE,
-                          .runs = across ? inner : count,
-                          .every = 1};
+                          .runs = across ? there.inner : count};
     size_t every = steps / (fetch.runs * fetch.lines);
     fetch.every = every > 1 ? least(every, FETCH_EVERY) : 1;
     return fetch;
@@ -289,13 +293,9 @@ static void tiles(struct skep_gemm_size size, const skep_real *a, struct columns
         struct fetch fetch = {0};
         size_t i = 0;
         if (b.fresh.data != NULL) {
-            if (there.columns > TILE_COLUMNS) {
-                size_t after = j + TILE_COLUMNS;
-                fetch = fetch_of(skep_side_part(b.fresh, after, 0),
-                                 least(TILE_COLUMNS, size.columns - after), size.inner, steps);
-            }
-            first_tile(there, a, skep_side_part(b.fresh, j, 0), panel, target_at(target, 0, j),
-                       &fetch);
+            struct skep_side fresh = skep_side_part(b.fresh, j, 0);
+            fetch = fetch_next(fresh, there, steps);
+            first_tile(there, a, fresh, panel, target_at(target, 0, j), &fetch);
             i = TILE_ROWS;
         }
         for (; i < size.rows; i += TILE_ROWS) {
@@ -354,7 +354,7 @@ static struct skep_side side_of(struct skep_matrix matrix, bool lines_are_rows)
 static bool is_ours(struct skep_gemm_size size)
 {
     bool is_short = size.inner <= MOST_INNER && size.rows >= TILE_ROWS;
-    bool is_flat = size.rows <= FEW_ROWS && size.rows >= 2 * TILE_ROWS;
+    bool is_flat = size.rows <= FEW_ROWS && size.rows / 2 >= TILE_ROWS;
     return size.inner > 0 && (is_short || is_flat) && size.columns >= TILE_COLUMNS &&
            (skep_split_threads() == 1 || size.rows * size.columns * size.inner < ALONE);
 }
