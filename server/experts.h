@@ -41,8 +41,7 @@ struct skep_remote_request {
     struct skep_remote *remote;
     struct skep_http_held *held;
     struct skep_peer_id caller; /* of updates */
-    size_t
-        bytes; /* of body and answer, as counted when it was submitted: finish() takes the answer away */
+    size_t bytes; /* of body and answer, counted when submitted: finish() takes the answer away */
     struct skep_buffer answer; /* where the tasks' answers lie */
     size_t left;               /* tasks not done yet */
     size_t count;

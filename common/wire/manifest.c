@@ -7,8 +7,8 @@
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
 #include "common/wire/chunks.h"
+#include "common/wire/fields.h"
 #include "common/wire/json.h"
-#include "common/wire/settings.h"
 
 #define WHAT "manifest"
 #define NAME_SIZE_MOST 100u

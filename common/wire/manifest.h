@@ -94,6 +94,10 @@ int skep_manifest_decode(const void *payload, size_t size, struct skep_manifest 
                          struct skep_error *err);
 char *skep_manifest_encode(const struct skep_manifest *manifest);
 
+/* The table (fields.h) of a section's settings: training, update or merge; any other name: the manifest's own fields. Task files are
+ * read by the same tables. */
+const struct skep_field *skep_manifest_fields(const char *section, size_t *ret_count);
+
 /* Number of shards (trunk and all experts), and shard i in the fixed order: trunk, then layer, row, column. */
 size_t skep_manifest_shard_count(const struct skep_manifest *manifest);
 struct skep_shard skep_manifest_shard(const struct skep_manifest *manifest, size_t i);

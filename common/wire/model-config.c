@@ -4,7 +4,7 @@
 #include <stddef.h>
 
 #include "common/base/limits.h"
-#include "common/wire/settings.h"
+#include "common/wire/fields.h"
 
 #define WHAT "manifest.model"
 #define U32(member, least, most)                                                                   \

@@ -65,6 +65,10 @@ int skep_model_config_from_json(const struct skep_json *object,
                                 struct skep_model_config *ret_config, struct skep_error *err);
 struct skep_json *skep_model_config_to_json(const struct skep_model_config *config);
 
+/* The table (fields.h) of the fields that a model of this kind writes. Task files are read by the same tables. */
+struct skep_field;
+const struct skep_field *skep_model_config_fields(enum skep_model_kind kind, size_t *ret_count);
+
 /* Bytes that one training example takes in the data set: `context` of an lm, inputs + 1 of a classifier. */
 size_t skep_model_config_window(const struct skep_model_config *config);
 

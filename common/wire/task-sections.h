@@ -8,7 +8,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-#include "common/wire/settings.h"
+#include "common/wire/fields.h"
 #include "common/wire/task.h"
 
 #define SKEP_TASK_SECTIONS 6

@@ -10,8 +10,8 @@
 
 #include "common/base/alloc.h"
 #include "common/base/bytes.h"
+#include "common/wire/fields.h"
 #include "common/wire/json.h"
-#include "common/wire/settings.h"
 #include "common/wire/task-sections.h"
 #include "common/wire/yaml-lines.h"
 

@@ -216,24 +216,30 @@ static void matrix_products_follow_strides_and_transposes(void **state)
 
 static void a_product_with_beta_zero_does_not_read_what_was_there(void **state)
 {
+    /* The last ones have whole tiles and tiles at the edges, of short sums and of long ones. */
+    static const struct skep_gemm_size PRODUCTS[] = {
+        {2, 3, 0}, {2, 3, 3}, {13, 33, 3}, {13, 33, 97}};
+    enum { MOST = 13 * 33 };
     struct lab lab = lab_of_products(state);
-    skep_real lost[6];
-    for (size_t i = 0; i < 6; i++) {
+    skep_real lost[MOST];
+    for (size_t i = 0; i < MOST; i++) {
         lost[i] = (skep_real)NAN;
     }
-    for (size_t inner = 0; inner < 4; inner += 3) {
-        struct array *a = lab_values(&lab, 2 * 3, 1);
-        struct array *b = lab_values(&lab, 3 * 3, 1);
-        struct array *c = lab_put(&lab, lost, sizeof lost, false);
+    for (size_t p = 0; p < sizeof PRODUCTS / sizeof PRODUCTS[0]; p++) {
+        struct skep_gemm_size size = PRODUCTS[p];
+        size_t count = size.rows * size.columns;
+        struct array *a = lab_values(&lab, size.rows * size.inner, 1);
+        struct array *b = lab_values(&lab, size.inner * size.columns, 1);
+        struct array *c = lab_put(&lab, lost, count * sizeof *lost, false);
         FOR_BOTH(&lab)
         {
-            ops->gemm((struct skep_gemm_size){2, 3, inner},
-                      (struct skep_matrix){a->at[side], 3, false},
-                      (struct skep_matrix){b->at[side], 3, false}, 0, c->at[side], 3);
+            ops->gemm(size, (struct skep_matrix){a->at[side], size.inner, false},
+                      (struct skep_matrix){b->at[side], size.columns, false}, 0, c->at[side],
+                      size.columns);
         }
-        skep_real found[6];
-        lab.ops[0]->copy_out(found, c->at[0], sizeof found);
-        for (size_t i = 0; i < 6; i++) {
+        skep_real found[MOST];
+        lab.ops[0]->copy_out(found, c->at[0], count * sizeof *found);
+        for (size_t i = 0; i < count; i++) {
             assert_false(isnan(found[i]));
         }
         lab_check(&lab);
