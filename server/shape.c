@@ -110,6 +110,7 @@ static int open_input(const struct skep_shape *shape, uint64_t version,
     result = decode_body(shape, bytes, size, body, err);
     input->body = body;
     input->staleness = (uint32_t)(version - statement.base_version);
+    input->hash = hash;
     return result;
 }
 
@@ -132,8 +133,13 @@ int skep_shape_merge(const struct skep_shape *shape, uint64_t version,
             skep_state_read(&shape->layout, state_file->data, state_file->size, parameters, err);
     }
     if (result == SKEP_OK) {
-        result = skep_merge(parameters, shape->offsets, shape->layout.tensor_count, inputs, count,
-                            &shape->manifest->merge, err);
+        const struct skep_merge_shard shard = {
+            .parameters = parameters,
+            .offsets = shape->offsets,
+            .tensor_count = shape->layout.tensor_count,
+        };
+        const struct skep_merge_options options = {.config = &shape->manifest->merge, .threads = 1};
+        result = skep_merge(&shard, inputs, count, &options, NULL, err);
     }
     if (result == SKEP_OK) {
         skep_state_write(&shape->layout, parameters, ret_file);

@@ -5,113 +5,17 @@
 #include <string.h>
 
 #include "common/base/limits.h"
+#include "common/merge/fixed.h"
 
-/*
- * The fixed-point choices, and why nothing overflows.
- *
- * Unit. State values and codebook entries are integers in units of 2^-32: 2.3e-10. float32 weights around 0.02 are spaced
- * 1.9e-9, so they convert exactly; pseudo-gradient entries around 1e-4 keep 19 bits, far more than 2-bit codes carry.
- *
- * Range. A state value is at most 2^30, thus 2^62 in units, and a sum with one step stays below 2^63. A codebook entry is
- * held to +-2^17 (ENTRY_BITS 49 in units): no training has such steps, manifests allow far less, and then
- *   a coordinate's sum   64 updates * 2^49                    = 2^55   fits int64
- *   a squared norm       2^28 values (1 GiB of state) * 2^98  = 2^126  fits unsigned 128 bits
- *   a norm               its root                             < 2^63   fits uint64
- *   a clipped entry      2^49 * (2^30 clip * 2^16 weight)     = 2^95   fits 128 bits before it is shifted back by 46
- *   a step               2^49 * (2^31 rescale * 2^32 alpha)   = 2^112  fits 128 bits before the shift by 30
- *
- * Ratios (clip, rescale) are 30-bit fractions rounded down: at most 1e-9 short, and exactly 1 when both norms are equal, so
- * that a lone fresh update is applied as it is. Everything else that is rounded is rounded toward zero, which treats an
- * update and its negative alike.
- *
- * Memory and time. The aggregate is needed twice, for its norm and for the step. Keeping it would cost memory in the size of
- * the state; it is computed twice instead, block by block, from the values sent. A block's values are counted and placed by
- * coordinate (a counting sort), so that each coordinate sees only the updates that sent it.
- */
-#define UNIT_BITS 32
-#define RATIO_BITS 30
+#define RATIO_BITS SKEP_FIXED_RATIO_BITS
 #define WEIGHT_BITS 16
-#define ENTRY_LIMIT ((int64_t)1 << 49)
-#define STATE_LIMIT ((int64_t)1 << 62)
+#define ENTRY_LIMIT SKEP_FIXED_ENTRY_LIMIT
+#define STATE_LIMIT SKEP_FIXED_STATE_LIMIT
 #define RATIO_ONE ((uint64_t)1 << RATIO_BITS)
 #define LEAST_TO_TRIM 5u /* with fewer updates there is nothing to vote with */
 
 /* 1/sqrt(1 + staleness) in units of 2^-16, rounded to nearest. */
 static const uint32_t staleness_weights[SKEP_LIMIT_STALENESS + 1] = {65536, 46341, 37837};
-
-/* ---- float32 <-> fixed point ---- */
-
-int64_t skep_fixed_from_float(float value)
-{
-    uint32_t bits;
-    memcpy(&bits, &value, sizeof bits);
-    int64_t magnitude = bits & 0x7fffff;
-    int32_t exponent = (int32_t)(bits >> 23 & 0xff);
-    if (exponent == 0xff && magnitude != 0) {
-        return 0; /* NaN */
-    }
-    magnitude |= exponent != 0 ? 0x800000 : 0;
-    exponent += exponent == 0;
-    /* The value is magnitude * 2^(exponent - 150). */
-    int32_t shift = exponent - 150 + UNIT_BITS;
-    if (shift > 39 || magnitude > STATE_LIMIT >> (shift > 0 ? shift : 0)) {
-        magnitude = STATE_LIMIT;
-    } else if (shift >= 0) {
-        magnitude <<= shift;
-    } else if (shift < -24) {
-        magnitude = 0;
-    } else {
-        int64_t half = (int64_t)1 << (-shift - 1);
-        int64_t odd = magnitude >> -shift & 1;
-        magnitude = (magnitude + half - 1 + odd) >> -shift;
-    }
-    return bits >> 31 != 0 ? -magnitude : magnitude;
-}
-
-float skep_fixed_to_float(int64_t value)
-{
-    if (value == 0) {
-        return 0;
-    }
-    uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    int32_t spare = 63 - __builtin_clzll(magnitude) - 23; /* bits beyond the 24 of a float */
-    if (spare > 0) {
-        uint64_t half = (uint64_t)1 << (spare - 1);
-        uint64_t odd = magnitude >> spare & 1;
-        magnitude = (magnitude + half - 1 + odd) >> spare; /* may carry into a 25th bit: 2^24 */
-    } else {
-        magnitude <<= -spare;
-    }
-    /* Adding, not or-ing, the fraction lets that carry raise the exponent. */
-    uint32_t bits = (uint32_t)(150 - UNIT_BITS + spare - 1) << 23;
-    bits += (uint32_t)magnitude;
-    bits |= value < 0 ? 0x80000000u : 0;
-    float result;
-    memcpy(&result, &bits, sizeof result);
-    return result;
-}
-
-/* ---- integer helpers ---- */
-
-/* The largest root with root * root <= square, by bits; square < 2^126, so root < 2^63. */
-static uint64_t root_of(unsigned __int128 square)
-{
-    uint64_t root = 0;
-    for (uint64_t bit = (uint64_t)1 << 62; bit != 0; bit >>= 1) {
-        uint64_t trial = root | bit;
-        if ((unsigned __int128)trial * trial <= square) {
-            root = trial;
-        }
-    }
-    return root;
-}
-
-/* value * multiplier / 2^bits toward zero. */
-static int64_t scale(int64_t value, uint64_t multiplier, uint32_t bits)
-{
-    __int128 product = (__int128)value * (__int128)multiplier;
-    return (int64_t)(product < 0 ? -(-product >> bits) : product >> bits);
-}
 
 static unsigned __int128 square_of(int64_t value)
 {
@@ -128,23 +32,6 @@ static void sort(int64_t *values, size_t count)
         }
         values[at] = value;
     }
-}
-
-/*
- * The lower median of the norms that are not 0; 0 if all are. Lower, so that one liar beside one honest update cannot raise
- * it. An update of zeros says nothing about the size of a step (an expert that saw no token), so it does not lower it.
- */
-static uint64_t median_of(const uint64_t *norms, size_t count)
-{
-    int64_t sorted[SKEP_LIMIT_UPDATES_PER_ROUND];
-    size_t used = 0;
-    for (size_t i = 0; i < count; i++) {
-        if (norms[i] != 0) {
-            sorted[used++] = (int64_t)norms[i];
-        }
-    }
-    sort(sorted, used);
-    return used == 0 ? 0 : (uint64_t)sorted[(used - 1) / 2];
 }
 
 /* ---- one merge ---- */
@@ -205,18 +92,12 @@ static int check_input(const struct merge *merge, size_t input, struct skep_erro
     return SKEP_OK;
 }
 
-static int check_arguments(const struct merge *merge, const struct skep_merge_config *config,
-                           struct skep_error *err)
+static int check_arguments(const struct merge *merge, struct skep_error *err)
 {
     if (merge->input_count > SKEP_LIMIT_UPDATES_PER_ROUND) {
         return skep_error_set(err, SKEP_ERR_TOO_LARGE,
                               "%zu updates in one merge; allowed: up to %u", merge->input_count,
                               SKEP_LIMIT_UPDATES_PER_ROUND);
-    }
-    if (config->rule != SKEP_MERGE_MEAN && config->trim_permille >= 500) {
-        return skep_error_set(err, SKEP_ERR_ARGUMENT,
-                              "trim_permille is %u, which leaves nothing; allowed: 0 .. 499",
-                              config->trim_permille);
     }
     for (size_t i = 0; i < merge->input_count; i++) {
         int rc = check_input(merge, i, err);
@@ -282,7 +163,7 @@ static uint64_t norm_of(const struct merge *merge, size_t input)
     for (size_t i = first; i < first + 4 * merge->tensor_count; i++) {
         square += square_of(merge->entries[i]) * merge->code_counts[i];
     }
-    return root_of(square);
+    return skep_fixed_root(square);
 }
 
 /* Step 1: clips each update to the median norm, then weights it. Returns the median norm of what that leaves. */
@@ -292,7 +173,7 @@ static uint64_t clip_and_weight(struct merge *merge)
     for (size_t i = 0; i < merge->input_count; i++) {
         norms[i] = norm_of(merge, i);
     }
-    uint64_t median = median_of(norms, merge->input_count);
+    uint64_t median = skep_fixed_median(norms, merge->input_count);
     for (size_t i = 0; i < merge->input_count; i++) {
         uint64_t ratio = norms[i] <= median
                              ? RATIO_ONE
@@ -300,11 +181,12 @@ static uint64_t clip_and_weight(struct merge *merge)
         uint64_t multiplier = ratio * staleness_weights[merge->inputs[i].staleness];
         size_t first = entry_at(merge, i, 0);
         for (size_t e = first; e < first + 4 * merge->tensor_count; e++) {
-            merge->entries[e] = scale(merge->entries[e], multiplier, RATIO_BITS + WEIGHT_BITS);
+            merge->entries[e] =
+                skep_fixed_scale(merge->entries[e], multiplier, RATIO_BITS + WEIGHT_BITS);
         }
         norms[i] = norm_of(merge, i);
     }
-    return median_of(norms, merge->input_count);
+    return skep_fixed_median(norms, merge->input_count);
 }
 
 /* Puts the values that all updates sent of one block in order of coordinate: those of coordinate c lie at values[starts[c]]
@@ -368,7 +250,7 @@ static void measure_value(struct merge *merge, int64_t aggregate)
 /* Step 4 for one value. Where the step is 0 the float keeps its bits, also those that the fixed point cannot hold. */
 static void step_value(const struct merge *merge, int64_t aggregate, float *parameter)
 {
-    int64_t step = scale(aggregate, merge->step_ratio, RATIO_BITS);
+    int64_t step = skep_fixed_scale(aggregate, merge->step_ratio, RATIO_BITS);
     if (step != 0) {
         *parameter = skep_fixed_to_float(skep_fixed_from_float(*parameter) - step);
     }
@@ -463,7 +345,8 @@ static int run(struct merge *merge, const struct skep_merge_config *config, floa
     load_entries(merge);
     uint64_t target = clip_and_weight(merge);
     visit(merge, NULL);
-    merge->step_ratio = step_ratio_of(target, root_of(merge->square), config->step_permille);
+    merge->step_ratio =
+        step_ratio_of(target, skep_fixed_root(merge->square), config->step_permille);
     rc = check_step(merge, largest_state, err);
     if (rc == SKEP_OK) {
         visit(merge, parameters);
@@ -471,22 +354,24 @@ static int run(struct merge *merge, const struct skep_merge_config *config, floa
     return rc;
 }
 
-int skep_merge(float *parameters, const size_t *offsets, size_t tensor_count,
-               const struct skep_merge_input *inputs, size_t input_count,
-               const struct skep_merge_config *config, struct skep_error *err)
+int skep_merge(const struct skep_merge_shard *shard, const struct skep_merge_input *inputs,
+               size_t input_count, const struct skep_merge_options *options,
+               struct skep_merge_report *ret_report, struct skep_error *err)
 {
+    const struct skep_merge_config *config = options->config;
     struct merge merge = {
         .inputs = inputs,
         .input_count = input_count,
-        .offsets = offsets,
-        .tensor_count = tensor_count,
+        .offsets = shard->offsets,
+        .tensor_count = shard->tensor_count,
     };
-    if (config->rule == SKEP_MERGE_TRIMMED_MEAN && input_count >= LEAST_TO_TRIM) {
-        merge.trimmed = input_count * config->trim_permille / 1000;
+    (void)ret_report;
+    if (config->rule != SKEP_MERGE_MEAN && input_count >= LEAST_TO_TRIM) {
+        merge.trimmed = input_count * config->liars_permille / 1000;
     }
-    int rc = check_arguments(&merge, config, err);
+    int rc = check_arguments(&merge, err);
     if (rc == SKEP_OK) {
-        rc = run(&merge, config, parameters, err);
+        rc = run(&merge, config, shard->parameters, err);
     }
     free(merge.entries);
     free(merge.code_counts);

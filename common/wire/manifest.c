@@ -59,11 +59,23 @@ static const struct skep_field UPDATE[] = {
     FIELD(skep_update_config, scale_ceiling, REAL, 1e-6, 1024),
 };
 
-static const char *const RULES[] = {"mean", "trimmed_mean", NULL};
+static const char *const RULES[SKEP_MERGE_RULES + 1] = {
+    [SKEP_MERGE_MEAN] = "mean",
+    [SKEP_MERGE_COORDINATE_MEDIAN] = "coordinate_median",
+    [SKEP_MERGE_TRIMMED_MEAN] = "trimmed_mean",
+    [SKEP_MERGE_KRUM] = "krum",
+    [SKEP_MERGE_MULTI_KRUM] = "multi_krum",
+    [SKEP_MERGE_GEOMETRIC_MEDIAN] = "geometric_median",
+    [SKEP_MERGE_CENTERED_CLIP] = "centered_clip",
+    [SKEP_MERGE_NNM_TRIMMED_MEAN] = "nnm_trimmed_mean",
+    [SKEP_MERGE_NNM_GEOMETRIC_MEDIAN] = "nnm_geometric_median",
+};
 
 static const struct skep_field MERGE[] = {
     {"rule", SKEP_FIELD_CHOICE, offsetof(struct skep_merge_config, rule), 0, 0, RULES},
-    FIELD(skep_merge_config, trim_permille, U32, 0, 499),
+    FIELD(skep_merge_config, liars_permille, U32, 0, 499),
+    FIELD(skep_merge_config, clip_permille, U32, 0, 10000),
+    FIELD(skep_merge_config, overlap_permille, U32, 0, 1000),
     FIELD(skep_merge_config, step_permille, U32, 1, 10000),
     FIELD(skep_merge_config, window_ms, U32, 1, 86400000),
     FIELD(skep_merge_config, least_updates, U32, 1, SKEP_LIMIT_UPDATES_PER_ROUND),
@@ -174,8 +186,10 @@ void skep_manifest_defaults(struct skep_manifest *manifest)
     manifest->update =
         (struct skep_update_config){.keep = 256, .error_decay_permille = 950, .scale_ceiling = 10};
     manifest->merge = (struct skep_merge_config){
-        .rule = SKEP_MERGE_TRIMMED_MEAN,
-        .trim_permille = 250,
+        .rule = SKEP_MERGE_NNM_TRIMMED_MEAN,
+        .liars_permille = 250,
+        .clip_permille = 1000,
+        .overlap_permille = 400,
         .step_permille = 1000,
         .window_ms = 4000,
         .least_updates = 1,

@@ -17,9 +17,18 @@
 
 #define SKEP_TYPE_MANIFEST "application/vnd.skep.manifest+json"
 
+/* How a round's updates become one step; common/merge/merge.h says what each is. */
 enum skep_merge_rule {
     SKEP_MERGE_MEAN,
+    SKEP_MERGE_COORDINATE_MEDIAN,
     SKEP_MERGE_TRIMMED_MEAN,
+    SKEP_MERGE_KRUM,
+    SKEP_MERGE_MULTI_KRUM,
+    SKEP_MERGE_GEOMETRIC_MEDIAN,
+    SKEP_MERGE_CENTERED_CLIP,
+    SKEP_MERGE_NNM_TRIMMED_MEAN,
+    SKEP_MERGE_NNM_GEOMETRIC_MEDIAN,
+    SKEP_MERGE_RULES, /* their number */
 };
 
 struct skep_training_config {
@@ -46,10 +55,13 @@ struct skep_update_config {
 
 struct skep_merge_config {
     enum skep_merge_rule rule;
-    uint32_t trim_permille; /* share trimmed at each end; see merge/merge.h for small n */
-    uint32_t step_permille; /* alpha, the outer step */
-    uint32_t window_ms;     /* a round closes this long after its first update at the latest */
-    uint32_t least_updates; /* and never with fewer than these */
+    uint32_t liars_permille; /* share of liars to withstand; merge.h says what becomes of small n */
+    uint32_t
+        clip_permille; /* norms are clipped to this much of the round's median; 0: not at all */
+    uint32_t overlap_permille; /* near-copies share this much of their places; 0: nobody looks */
+    uint32_t step_permille;    /* alpha, the outer step */
+    uint32_t window_ms;        /* a round closes this long after its first update at the latest */
+    uint32_t least_updates;    /* and never with fewer than these */
     uint32_t most_updates;
 };
 

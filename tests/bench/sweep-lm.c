@@ -332,11 +332,17 @@ static void merge_all(struct sweep *sweep)
         struct shard_state *state = &sweep->shards[i];
         struct skep_merge_input inputs[MOST_DONORS];
         for (size_t u = 0; u < state->waiting; u++) {
-            inputs[u] = (struct skep_merge_input){&state->bodies[u], 0};
+            inputs[u] = (struct skep_merge_input){.body = &state->bodies[u]};
+            inputs[u].hash.bytes[0] = (uint8_t)u; /* any order does, if it is the same each time */
         }
+        const struct skep_merge_shard shard = {
+            .parameters = state->parameters,
+            .offsets = state->offsets,
+            .tensor_count = state->layout.tensor_count,
+        };
+        const struct skep_merge_options options = {.config = &sweep->manifest.merge, .threads = 1};
         struct skep_error err = {0};
-        if (skep_merge(state->parameters, state->offsets, state->layout.tensor_count, inputs,
-                       state->waiting, &sweep->manifest.merge, &err) != 0) {
+        if (skep_merge(&shard, inputs, state->waiting, &options, NULL, &err) != 0) {
             die(&err);
         }
         for (size_t u = 0; u < state->waiting; u++) {

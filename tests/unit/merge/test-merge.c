@@ -9,17 +9,27 @@
 #include "common/base/limits.h"
 #include "common/base/rng.h"
 #include "common/merge/compress.h"
+#include "common/merge/fixed.h"
 #include "tests/lib/cmocka.h"
 
 #define MOST_INPUTS 16
 
 static const struct skep_merge_config mean = {.rule = SKEP_MERGE_MEAN, .step_permille = 1000};
 static const struct skep_merge_config trimmed = {
-    .rule = SKEP_MERGE_TRIMMED_MEAN, .trim_permille = 250, .step_permille = 1000};
+    .rule = SKEP_MERGE_TRIMMED_MEAN, .liars_permille = 250, .step_permille = 1000};
 
 /* A shard of two tensors with updates for it. */
 enum { ROWS = 64, COLUMNS = 128, MATRIX = ROWS * COLUMNS, VECTOR = 96, TOTAL = MATRIX + VECTOR };
 static const size_t offsets[3] = {0, MATRIX, TOTAL};
+
+static int merge_onto(float *parameters, const size_t *ends, size_t tensor_count,
+                      const struct skep_merge_input *inputs, size_t count,
+                      const struct skep_merge_config *config, struct skep_error *err)
+{
+    const struct skep_merge_shard shard = {parameters, ends, tensor_count};
+    const struct skep_merge_options options = {.config = config};
+    return skep_merge(&shard, inputs, count, &options, NULL, err);
+}
 
 struct shard {
     float parameters[TOTAL];
@@ -88,7 +98,7 @@ static void merge_to(const struct shard *shard, const struct skep_merge_input *i
 {
     struct skep_error err = {0};
     memcpy(ret_parameters, shard->parameters, sizeof shard->parameters);
-    assert_int_equal(skep_merge(ret_parameters, offsets, 2, inputs, count, config, &err), SKEP_OK);
+    assert_int_equal(merge_onto(ret_parameters, offsets, 2, inputs, count, config, &err), SKEP_OK);
     assert_string_equal(err.text, "");
 }
 
@@ -293,7 +303,7 @@ static void an_update_too_stale_is_refused(void **state)
     struct shard *shard = shard_new(6, 0.01f, NULL);
     shard->inputs[1].staleness = 3;
     struct skep_error err = {0};
-    assert_int_equal(skep_merge(shard->parameters, offsets, 2, shard->inputs, 2, &mean, &err),
+    assert_int_equal(merge_onto(shard->parameters, offsets, 2, shard->inputs, 2, &mean, &err),
                      SKEP_ERR_STALE);
     assert_string_equal(err.text, "update 1 is 3 versions old; allowed: up to 2");
     shard_free(shard);
@@ -345,12 +355,12 @@ static void a_coordinate_sent_by_few_is_trimmed_away(void **state)
     }
     const size_t ends[2] = {0, 8};
     float parameters[8] = {0};
-    assert_int_equal(skep_merge(parameters, ends, 1, inputs, 8, &trimmed, NULL), SKEP_OK);
+    assert_int_equal(merge_onto(parameters, ends, 1, inputs, 8, &trimmed, NULL), SKEP_OK);
     /* f = 2 of 8: sorted 0 1 1 1 1 1 1 1 without two at each end is 1. */
     const float expected[8] = {0, 0, 0, 0, 0, -1, 0, 0};
     assert_memory_equal(parameters, expected, sizeof expected);
     memset(parameters, 0, sizeof parameters);
-    assert_int_equal(skep_merge(parameters, ends, 1, inputs, 8, &mean, NULL), SKEP_OK);
+    assert_int_equal(merge_onto(parameters, ends, 1, inputs, 8, &mean, NULL), SKEP_OK);
     /* Mean 7/8 and 1/8, rescaled from norm sqrt(50)/8 to the median norm 1. */
     assert_true(fabsf(parameters[5] + 7 / sqrtf(50)) < 1e-6f);
     assert_true(fabsf(parameters[2] + 1 / sqrtf(50)) < 1e-6f);
@@ -416,7 +426,7 @@ static void fewer_than_five_updates_are_not_trimmed(void **state)
     (void)state;
     struct shard *shard = shard_new(9, 0.01f, NULL);
     struct skep_merge_config most = trimmed;
-    most.trim_permille = 499;
+    most.liars_permille = 499;
     static float with_mean[TOTAL];
     static float with_trim[TOTAL];
     merge_to(shard, shard->inputs, 4, &mean, with_mean);
@@ -491,7 +501,7 @@ static void refuse_state(struct shard *shard, float value, uint32_t step_permill
     shard->parameters[17] = value;
     memcpy(before, shard->parameters, sizeof before);
     struct skep_error err = {0};
-    assert_int_equal(skep_merge(shard->parameters, offsets, 2, shard->inputs, 3, &config, &err),
+    assert_int_equal(merge_onto(shard->parameters, offsets, 2, shard->inputs, 3, &config, &err),
                      SKEP_ERR_NUMERIC);
     if (strstr(err.text, part) == NULL) {
         fail_msg("\"%s\" does not say \"%s\"", err.text, part);
@@ -521,12 +531,12 @@ static void inputs_that_do_not_fit_the_shard_are_refused(void **state)
     struct shard *shard = shard_new(16, 0.01f, NULL);
     struct skep_error err = {0};
     shard->bodies[2].tensor_count = 1;
-    assert_int_equal(skep_merge(shard->parameters, offsets, 2, shard->inputs, 3, &mean, &err),
+    assert_int_equal(merge_onto(shard->parameters, offsets, 2, shard->inputs, 3, &mean, &err),
                      SKEP_ERR_FORMAT);
     assert_string_equal(err.text, "update 2 has 1 tensors; the shard has 2");
     shard->bodies[2].tensor_count = 2;
     const size_t other[3] = {0, MATRIX - 1, TOTAL};
-    assert_int_equal(skep_merge(shard->parameters, other, 2, shard->inputs, 3, &mean, &err),
+    assert_int_equal(merge_onto(shard->parameters, other, 2, shard->inputs, 3, &mean, &err),
                      SKEP_ERR_FORMAT);
     assert_string_equal(err.text, "update 0 cuts tensor 0 of 8191 values as 64 x 128; all updates "
                                   "of a round must fit the shard and each other");
@@ -534,16 +544,11 @@ static void inputs_that_do_not_fit_the_shard_are_refused(void **state)
     for (size_t i = 0; i < SKEP_LIMIT_UPDATES_PER_ROUND + 1; i++) {
         many[i] = shard->inputs[0];
     }
-    assert_int_equal(skep_merge(shard->parameters, offsets, 2, many,
+    assert_int_equal(merge_onto(shard->parameters, offsets, 2, many,
                                 SKEP_LIMIT_UPDATES_PER_ROUND + 1, &mean, &err),
                      SKEP_ERR_TOO_LARGE);
-    struct skep_merge_config all = trimmed;
-    all.trim_permille = 500;
-    assert_int_equal(skep_merge(shard->parameters, offsets, 2, shard->inputs, 5, &all, &err),
-                     SKEP_ERR_ARGUMENT);
-    assert_string_equal(err.text, "trim_permille is 500, which leaves nothing; allowed: 0 .. 499");
     assert_int_equal(
-        skep_merge(shard->parameters, offsets, 2, many, SKEP_LIMIT_UPDATES_PER_ROUND, &mean, &err),
+        merge_onto(shard->parameters, offsets, 2, many, SKEP_LIMIT_UPDATES_PER_ROUND, &mean, &err),
         SKEP_OK);
     shard_free(shard);
 }
@@ -594,10 +599,10 @@ static void a_merge_has_the_golden_bits(void **state)
     struct skep_merge_config config = trimmed;
     config.step_permille = 700;
     assert_true(fingerprint(parameters) == 0x64b2867a25b73d37u);
-    assert_int_equal(skep_merge(parameters, offsets, 2, inputs, 11, &config, NULL), SKEP_OK);
+    assert_int_equal(merge_onto(parameters, offsets, 2, inputs, 11, &config, NULL), SKEP_OK);
     assert_true(fingerprint(parameters) == 0xb0f1c693070dc5e9u);
     config.rule = SKEP_MERGE_MEAN;
-    assert_int_equal(skep_merge(parameters, offsets, 2, inputs, 11, &config, NULL), SKEP_OK);
+    assert_int_equal(merge_onto(parameters, offsets, 2, inputs, 11, &config, NULL), SKEP_OK);
     assert_true(fingerprint(parameters) == 0x260529a47520f5a0u);
     for (size_t i = 0; i < 11; i++) {
         skep_update_body_done(&bodies[i]);

@@ -85,10 +85,10 @@ static void the_sections_are_held_to_their_ranges(void **state)
     assert_check(&manifest,
                  "manifest.training: field learning_rate is 0; allowed: a number from 1e-08 to 1");
     manifest.training.learning_rate = 0.002;
-    manifest.merge.trim_permille = 500;
+    manifest.merge.liars_permille = 500;
     assert_check(&manifest,
-                 "manifest.merge: field trim_permille is 500; allowed: an integer from 0 to 499");
-    manifest.merge.trim_permille = 250;
+                 "manifest.merge: field liars_permille is 500; allowed: an integer from 0 to 499");
+    manifest.merge.liars_permille = 250;
     manifest.merge.least_updates = 9;
     manifest.merge.most_updates = 8;
     assert_check(&manifest,
@@ -139,8 +139,10 @@ static void a_wrong_field_of_a_section_is_refused_by_name(void **state)
          "inputs, classes, dim, hidden, layers, rows, columns, experts_per_token"},
         {"\"beta1\":0.9", "\"beta1\":1",
          "manifest.training: field beta1 is 1; allowed: a number from 0 to 0.9999"},
-        {"\"trimmed_mean\"", "\"krum\"",
-         "manifest.merge: field rule is \"krum\"; allowed: mean, trimmed_mean"},
+        {"\"nnm_trimmed_mean\"", "\"sum\"",
+         "manifest.merge: field rule is \"sum\"; allowed: mean, coordinate_median, trimmed_mean, "
+         "krum, multi_krum, geometric_median, centered_clip, nnm_trimmed_mean, "
+         "nnm_geometric_median"},
         {"\"keep\":256", "\"keep\":256,\"kept\":1",
          "manifest.update: unknown field \"kept\" with value 1; allowed: keep, "
          "error_decay_permille, "

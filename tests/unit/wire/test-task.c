@@ -299,8 +299,10 @@ static void a_choice_that_is_none_is_shown_with_the_choices(void **state)
     (void)state;
     refuse("data:\n  file: x\nmodel:\n  route: sideways\n",
            "task.yaml:4: model: field route is \"sideways\"; allowed: document, token");
-    refuse("data:\n  file: x\nmerge:\n  rule: krum\n",
-           "task.yaml:4: merge: field rule is \"krum\"; allowed: mean, trimmed_mean");
+    refuse("data:\n  file: x\nmerge:\n  rule: sum\n",
+           "task.yaml:4: merge: field rule is \"sum\"; allowed: mean, coordinate_median, "
+           "trimmed_mean, krum, multi_krum, geometric_median, centered_clip, nnm_trimmed_mean, "
+           "nnm_geometric_median");
 }
 
 static void fields_that_do_not_fit_each_other_are_shown_by_line(void **state)
