@@ -10,8 +10,8 @@
  * even number. Ties go to the lower index, so callers bring the updates in an order that nobody can choose (by hash).
  *
  *   rule              paper                     breakdown point      cost beyond the Gram matrix
- *   krum              NeurIPS 2017, Blanchard   (n - 3) / 2n         O(n^2 log n)
- *   multi_krum        the same                  (n - 3) / 2n         O(n^2 log n)
+ *   krum              NeurIPS 2017, Blanchard   (n - 3) / 2n         O(n^3)
+ *   multi_krum        the same                  (n - 3) / 2n         O(n^3)
  *   geometric_median  arXiv 1912.13445 (RFA)    1/2                  O(8 n^2)
  *   centered_clip     arXiv 2012.10333          about 1/10 proven    O(3 n^2)
  *   NNM (before any)  arXiv 2302.01772          1/2                  O(n^3)
@@ -37,7 +37,7 @@
 /* The one update whose n - f - 2 nearest others (at least 1 if there are others) are nearest in sum of squared distances: weight 1. */
 void skep_weights_krum(const struct skep_gram *gram, size_t f, int64_t *ret_weights);
 
-/* The mean of the m = n - f (at least 1) updates of the best such scores; what 1/m leaves over goes to the first of them. */
+/* The mean of the m = n - f (at least 1) updates of the best such scores; what 1/m leaves over goes to the best. */
 void skep_weights_multi_krum(const struct skep_gram *gram, size_t f, int64_t *ret_weights);
 
 /*

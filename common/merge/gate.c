@@ -1,0 +1,105 @@
+#include "common/merge/gate.h"
+
+#include <assert.h>
+
+/* Changes are held to +-2^60: then deviations and their multiples by 15000 fit 128 bits, and differences of two fit 64. */
+#define CHANGE_LIMIT ((int64_t)1 << 60)
+#define SIGMAS 3
+/* sigma / median absolute deviation of a normal distribution: 1 / 0.6745 */
+#define SIGMA_OF_DEVIATION 14826
+#define SIGMA_UNITS 10000
+#define FLOOR_SHARE 2000       /* sigma is at least the loss divided by this */
+#define GROSS_SHARE 8          /* without history: this share of the loss */
+#define GROSS_MICRONATS 100000 /* and this more */
+
+static int64_t held(__int128 change)
+{
+    change = change > CHANGE_LIMIT ? CHANGE_LIMIT : change;
+    return (int64_t)(change < -CHANGE_LIMIT ? -CHANGE_LIMIT : change);
+}
+
+/* Sorts the values; the lower median. */
+static int64_t median_of(int64_t *values, size_t count)
+{
+    for (size_t i = 1; i < count; i++) {
+        int64_t value = values[i];
+        size_t at = i;
+        for (; at > 0 && values[at - 1] > value; at--) {
+            values[at] = values[at - 1];
+        }
+        values[at] = value;
+    }
+    return values[(count - 1) / 2];
+}
+
+void skep_gate_push(struct skep_gate_history *history, int64_t loss_before, int64_t loss_after)
+{
+    if (loss_before == SKEP_GATE_NOT_FINITE || loss_after == SKEP_GATE_NOT_FINITE) {
+        return;
+    }
+    assert(history->next < SKEP_GATE_HISTORY && history->count <= SKEP_GATE_HISTORY);
+    history->changes[history->next] = held((__int128)loss_after - loss_before);
+    history->next = (history->next + 1) % SKEP_GATE_HISTORY;
+    history->count += history->count < SKEP_GATE_HISTORY;
+}
+
+/* 1.4826 * median absolute deviation from the median; the history is not empty. */
+static __int128 sigma_of(const struct skep_gate_history *history)
+{
+    int64_t values[SKEP_GATE_HISTORY];
+    size_t count = history->count;
+    for (size_t i = 0; i < count; i++) {
+        values[i] = history->changes[i];
+    }
+    int64_t median = median_of(values, count);
+    for (size_t i = 0; i < count; i++) {
+        int64_t deviation = values[i] - median;
+        values[i] = deviation < 0 ? -deviation : deviation;
+    }
+    return (__int128)median_of(values, count) * SIGMA_OF_DEVIATION / SIGMA_UNITS;
+}
+
+int64_t skep_gate_limit(const struct skep_gate_history *history, int64_t loss_before)
+{
+    int64_t loss = loss_before < 0 ? 0 : loss_before;
+    if (history->count < SKEP_GATE_LEAST_HISTORY) {
+        return held((__int128)loss / GROSS_SHARE + GROSS_MICRONATS);
+    }
+    __int128 sigma = sigma_of(history);
+    sigma = sigma < SKEP_GATE_FLOOR_MICRONATS ? SKEP_GATE_FLOOR_MICRONATS : sigma;
+    sigma = sigma < loss / FLOOR_SHARE ? loss / FLOOR_SHARE : sigma;
+    return held(sigma * SIGMAS);
+}
+
+enum skep_gate_decision skep_gate_decide(const struct skep_gate_history *history,
+                                         int64_t loss_before, const int64_t *losses_after,
+                                         size_t tried)
+{
+    static const enum skep_gate_decision decisions[SKEP_GATE_TRIES] = {
+        SKEP_GATE_FULL, SKEP_GATE_HALF, SKEP_GATE_QUARTER};
+    assert(tried <= SKEP_GATE_TRIES);
+    int64_t limit = skep_gate_limit(history, loss_before);
+    for (size_t halvings = 0; halvings < tried; halvings++) {
+        __int128 rise = (__int128)losses_after[halvings] - loss_before;
+        if (losses_after[halvings] != SKEP_GATE_NOT_FINITE && rise <= limit) {
+            return decisions[halvings];
+        }
+    }
+    return tried < SKEP_GATE_TRIES ? SKEP_GATE_MEASURE : SKEP_GATE_SKIP;
+}
+
+static __int128 size_of(__int128 value)
+{
+    return value < 0 ? -value : value;
+}
+
+bool skep_gate_within(int64_t mine, int64_t theirs)
+{
+    if (mine == SKEP_GATE_NOT_FINITE || theirs == SKEP_GATE_NOT_FINITE) {
+        return mine == theirs;
+    }
+    __int128 larger = size_of(mine) > size_of(theirs) ? size_of(mine) : size_of(theirs);
+    __int128 allowed = larger * SKEP_GATE_TOLERANCE_PERMILLE / 1000;
+    allowed = allowed < SKEP_GATE_TOLERANCE_MICRONATS ? SKEP_GATE_TOLERANCE_MICRONATS : allowed;
+    return size_of((__int128)mine - theirs) <= allowed;
+}
