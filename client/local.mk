@@ -33,7 +33,6 @@ client_libskep_client_a_SOURCES = \
     client/remote/slice.c client/remote/slice.h \
     client/worker/checkpoint.c client/worker/checkpoint.h \
     client/worker/flat.c client/worker/flat.h \
-    client/worker/job-file.c client/worker/job-file.h \
     client/worker/parts.c client/worker/parts.h \
     client/worker/stream.c client/worker/stream.h \
     client/worker/work.c client/worker/work.h

@@ -16,9 +16,9 @@
 
 #include "client/agent/outbox.h"
 #include "client/network/session.h"
-#include "client/worker/job-file.h"
 #include "common/base/error.h"
 #include "common/crypto/key.h"
+#include "common/swarm/job-file.h"
 #include "common/sys/process.h"
 
 /* Zero-initialise; free with skep_job_done(). */

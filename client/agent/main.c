@@ -6,10 +6,10 @@
 
 #include "client/agent/agent.h"
 #include "client/plan/size.h"
-#include "client/worker/job-file.h"
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/gpu/gpu.h"
+#include "common/swarm/job-file.h"
 #include "common/sys/file.h"
 #include "common/sys/process.h"
 

@@ -3,11 +3,11 @@
 #include <string.h>
 
 #include "client/worker/stream.h"
+#include "common/swarm/history.h"
 #include "common/sys/file.h"
 #include "common/tensor/ops.h"
 
 #define PIECE ((size_t)1 << 18) /* floats between two looks at whether to stop */
-#define FRAME_BYTES 56u         /* header and hash */
 
 int skep_flat_write(const char *path, uint64_t step, const float *const *values, uint32_t arrays,
                     size_t count, struct skep_error *err)
@@ -17,7 +17,7 @@ int skep_flat_write(const char *path, uint64_t step, const float *const *values,
     if (rc != 0) {
         return rc;
     }
-    skep_stream_put(out, "SKFL", 4);
+    skep_stream_put(out, SKEP_FLAT_MARK, 4);
     skep_stream_put_u32(out, arrays);
     skep_stream_put_u64(out, step);
     skep_stream_put_u64(out, count);
@@ -53,7 +53,7 @@ static int read_arrays(const char *path, struct skep_stream_in *in, uint64_t *re
         rc = skep_stream_get_u64(in, &found_count, err);
     }
     if (rc == 0 &&
-        (memcmp(mark, "SKFL", 4) != 0 || found_arrays != arrays || found_count != count)) {
+        (memcmp(mark, SKEP_FLAT_MARK, 4) != 0 || found_arrays != arrays || found_count != count)) {
         rc = skep_error_set(err, SKEP_ERR_FORMAT,
                             "%s has %u arrays of %llu floats, expected %u of %zu", path,
                             found_arrays, (unsigned long long)found_count, arrays, count);
@@ -67,18 +67,16 @@ static int read_arrays(const char *path, struct skep_stream_in *in, uint64_t *re
     return rc;
 }
 
-int skep_flat_read(const char *path, uint64_t *ret_step, float *const *values, uint32_t arrays,
-                   size_t count, struct skep_error *err)
+/* Opens the file and sees that it has the right size and hash. */
+static int open_whole(const char *path, uint32_t arrays, size_t count,
+                      struct skep_stream_in **ret_in, struct skep_error *err)
 {
     struct skep_stream_in *in = NULL;
-    if (!skep_file_exists(path)) {
-        return 0;
-    }
     int rc = skep_stream_open(path, &in, err);
     if (rc != 0) {
         return rc;
     }
-    uint64_t expected = FRAME_BYTES + (uint64_t)arrays * count * 4;
+    uint64_t expected = skep_flat_bytes(arrays, count);
     if (skep_stream_size(in) != expected) {
         rc = skep_error_set(
             err, SKEP_ERR_FORMAT,
@@ -87,9 +85,38 @@ int skep_flat_read(const char *path, uint64_t *ret_step, float *const *values, u
     } else {
         rc = skep_stream_check(in, err);
     }
+    if (rc != 0) {
+        skep_stream_close(in);
+        return rc;
+    }
+    *ret_in = in;
+    return 0;
+}
+
+int skep_flat_check(const char *path, uint32_t arrays, size_t count, struct skep_error *err)
+{
+    struct skep_stream_in *in = NULL;
+    if (!skep_file_exists(path)) {
+        return 0;
+    }
+    int rc = open_whole(path, arrays, count, &in, err);
+    if (rc == 0) {
+        skep_stream_close(in);
+    }
+    return rc;
+}
+
+int skep_flat_read(const char *path, uint64_t *ret_step, float *const *values, uint32_t arrays,
+                   size_t count, struct skep_error *err)
+{
+    struct skep_stream_in *in = NULL;
+    if (!skep_file_exists(path)) {
+        return 0;
+    }
+    int rc = open_whole(path, arrays, count, &in, err);
     if (rc == 0) {
         rc = read_arrays(path, in, ret_step, values, arrays, count, err);
+        skep_stream_close(in);
     }
-    skep_stream_close(in);
     return rc;
 }

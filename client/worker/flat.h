@@ -1,7 +1,7 @@
 /*
- * Flat files of float32: AdamW moments (two arrays and a step) and error-feedback residuals (one array). They stay with the donor, so
- * the form is its own and plain:  "SKFL" u32 arrays  u64 step  u64 count  arrays * count float32, little-endian, then
- * SHA-256 of all before: what a power cut left half written is not taken for numbers.
+ * Flat files of float32: AdamW moments (two arrays and a step) and error-feedback residuals (one array). They stay with the donor;
+ * only their hash is published, and the bytes are shown to those who audit a job (swarm/history.h, which has the form). The hash at
+ * the end also shows what a power cut left half written.
  */
 #ifndef SKEP_CLIENT_WORKER_FLAT_H
 #define SKEP_CLIENT_WORKER_FLAT_H
@@ -19,5 +19,7 @@ int skep_flat_write(const char *path, uint64_t step, const float *const *values,
  * then spoiled. */
 int skep_flat_read(const char *path, uint64_t *ret_step, float *const *values, uint32_t arrays,
                    size_t count, struct skep_error *err);
+/* Is it whole, or not there? The same refusals, without reading the numbers. */
+int skep_flat_check(const char *path, uint32_t arrays, size_t count, struct skep_error *err);
 
 #endif

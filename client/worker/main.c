@@ -16,10 +16,10 @@
 #include <unistd.h>
 
 #include "client/worker/checkpoint.h"
-#include "client/worker/job-file.h"
 #include "client/worker/parts.h"
 #include "client/worker/work.h"
 #include "common/base/log.h"
+#include "common/swarm/job-file.h"
 #include "common/sys/clock.h"
 
 #define PROGRESS_MS 250u

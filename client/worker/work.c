@@ -15,6 +15,7 @@
 #include "common/crypto/hash.h"
 #include "common/gpu/gpu.h"
 #include "common/swarm/chunk-hash.h"
+#include "common/swarm/history.h"
 #include "common/swarm/statement.h"
 #include "common/sys/file.h"
 
@@ -208,11 +209,25 @@ static int begin_state(struct skep_work *work, size_t i, struct skep_error *err)
     return skep_model_set(work->model, &work->shards[i], work->scratch);
 }
 
+/* Both files of the donor's history or none (swarm/history.h): the update says what it began with. */
+static void begin_anew(struct skep_work *work, size_t i, float *second,
+                       const struct skep_error *why)
+{
+    const struct skep_job_shard *shard = &work->job.shards[i];
+    size_t count = work->layouts[i].parameters;
+    skep_log(SKEP_LOG_WARNING, "moments and residual begin anew from zero: %s", why->text);
+    (void)unlink(shard->moments);
+    (void)unlink(shard->residual);
+    work->moments[i].step = 0;
+    memset(work->scratch, 0, count * sizeof *work->scratch);
+    memset(second, 0, count * sizeof *second);
+}
+
 /* Zeros if they are missing or not what they should be: the donor loses a little of its own progress, and not this job and all later
- * ones. */
+ * ones. The residual, which is needed last, is looked at too. */
 static int begin_moments(struct skep_work *work, size_t i, struct skep_error *err)
 {
-    const char *path = work->job.shards[i].moments;
+    const struct skep_job_shard *shard = &work->job.shards[i];
     size_t count = work->layouts[i].parameters;
     struct skep_moments *moments = &work->moments[i];
     struct skep_error why = {0};
@@ -222,16 +237,17 @@ static int begin_moments(struct skep_work *work, size_t i, struct skep_error *er
     }
     moments->step = 0;
     memset(work->scratch, 0, count * sizeof *work->scratch);
-    int rc = skep_flat_read(path, &moments->step, (float *const[]){work->scratch, second}, 2, count,
-                            &why);
+    int rc = skep_flat_read(shard->moments, &moments->step, (float *const[]){work->scratch, second},
+                            SKEP_MOMENT_ARRAYS, count, &why);
+    if (rc == 0) {
+        rc = skep_flat_check(shard->residual, SKEP_RESIDUAL_ARRAYS, count, &why);
+    }
     if (rc == SKEP_ERR_CANCELLED) {
         free(second);
         return skep_work_stopped(err);
     }
     if (rc != 0) {
-        skep_log(SKEP_LOG_WARNING, "moments begin anew from zero: %s", why.text);
-        memset(work->scratch, 0, count * sizeof *work->scratch);
-        memset(second, 0, count * sizeof *second);
+        begin_anew(work, i, second, &why);
     }
     skep_moments_set(moments, work->scratch, second);
     free(second);

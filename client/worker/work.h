@@ -15,12 +15,12 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "client/worker/job-file.h"
 #include "common/base/bytes.h"
 #include "common/base/error.h"
 #include "common/model/layout.h"
 #include "common/model/model.h"
 #include "common/model/train.h"
+#include "common/swarm/job-file.h"
 #include "common/wire/manifest.h"
 
 /* Zero-initialise; free with skep_work_done(). */

@@ -2,6 +2,8 @@ noinst_LIBRARIES += common/swarm/libskep-swarm.a
 common_swarm_libskep_swarm_a_SOURCES = \
     common/swarm/admission.c common/swarm/admission.h \
     common/swarm/credit.c common/swarm/credit.h \
+    common/swarm/history.c common/swarm/history.h \
+    common/swarm/job-file.c common/swarm/job-file.h \
     common/swarm/records.c common/swarm/records.h \
     common/swarm/replicas.c common/swarm/replicas.h \
     common/swarm/round.c common/swarm/round.h common/swarm/round-internal.h \

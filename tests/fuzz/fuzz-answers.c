@@ -4,9 +4,9 @@
  */
 #include "client/network/heads.h"
 #include "client/network/session.h"
-#include "client/worker/job-file.h"
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
+#include "common/swarm/job-file.h"
 #include "tests/fuzz/fuzz.h"
 
 const char *const fuzz_sentence = "answers of keepers and of the worker are refused or make sense";

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "client/cli/dataset.h"
-#include "client/worker/job-file.h"
 #include "common/base/alloc.h"
 #include "common/crypto/hash.h"
 #include "common/crypto/key.h"
 #include "common/model/layout.h"
 #include "common/swarm/chunk-hash.h"
+#include "common/swarm/job-file.h"
 #include "common/swarm/statement.h"
 #include "common/sys/file.h"
 #include "common/wire/task.h"

@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include "client/worker/flat.h"
-#include "client/worker/job-file.h"
+#include "common/swarm/job-file.h"
 #include "tests/lib/cmocka.h"
 
 #define TICKET "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff"

@@ -1,4 +1,4 @@
-#include "client/worker/job-file.h"
+#include "common/swarm/job-file.h"
 
 #include <math.h>
 #include <stdio.h>

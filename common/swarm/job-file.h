@@ -1,13 +1,13 @@
 /*
- * The job file: what skepd tells skep-worker, as JSON, and the names of what the worker leaves beside it.
+ * The job file: what skepd, or a keeper that audits, tells skep-worker, as JSON, and the names of what the worker leaves beside it.
  *
  *   {"manifest": path of the signed manifest, "ticket": hex, "trunk_version": n, "chunks": [paths],
  *    "shards": [{"shard": name, "base_version": n, "root": hex, "state": path, "moments": path, "residual": path}...],      the trunk first
  *    "threads": n, "recompute": bool, "device": "cpu", "cuda" or "auto", "checkpoint_s": n}
  *
- * `root` is the sealed hash that the state must have. moments and residual may name files that do not exist yet (zeros then). The worker
- * writes <shard>.body, <shard>.moments, <shard>.residual and `checkpoint` (checkpoint.h) into the job file's folder and changes nothing
- * else; the agent moves them into place once the update is accepted, so a job that is killed changes nothing. Started again with the
+ * `root` is the sealed hash that the state must have. moments and residual may name files that do not exist yet (zeros then); where
+ * one of the two is damaged the worker removes both and begins with zeros. It writes <shard>.body, <shard>.moments, <shard>.residual and
+ * `checkpoint` (client/worker/checkpoint.h) into the job file's folder and changes nothing else; the agent moves them into place once the update is accepted, so a job that is killed changes nothing. Started again with the
  * same job file, the worker goes on from the checkpoint.
  *
  * On stdin, a line "threads N" changes their number from the next step on. On SIGTERM or SIGINT it stops computing, says "halted",
@@ -19,8 +19,8 @@
  *   {"event":"done","tokens":n,"loss_first":nats,"loss_last":nats,"peak_bytes":n}     most memory it ever had
  *   {"event":"error","message":text,"damaged":shard}     damaged: only if that shard's state is not what its root says
  */
-#ifndef SKEP_CLIENT_WORKER_JOB_FILE_H
-#define SKEP_CLIENT_WORKER_JOB_FILE_H
+#ifndef SKEP_SWARM_JOB_FILE_H
+#define SKEP_SWARM_JOB_FILE_H
 
 #include <stdbool.h>
 #include <stddef.h>
