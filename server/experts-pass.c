@@ -354,9 +354,8 @@ static int make_update(struct skep_remote_desk *desk, struct skep_remote_task *t
         delta[i] = parameters->values[i] - delta[i];
     }
     struct skep_update_body body = {0};
-    int result = skep_compress_shard(shape->tilings, shape->layout.tensor_count,
-                                     (float)shape->manifest->update.error_decay_permille / 1000.0f,
-                                     delta, account->residual, &body, err);
+    int result =
+        skep_shape_compress(shape, parameters->version, delta, account->residual, &body, err);
     if (result == SKEP_OK) {
         skep_update_body_encode(&body, &task->step.body);
         task->step.outcome = SKEP_REMOTE_MADE;

@@ -122,7 +122,8 @@ static int take(struct skep_project *project, const struct skep_buffer *file, bo
         struct skep_shard_head head = skep_kept_shard_admission_head(shard);
         result = skep_admission_check(&project->manifest, &head, &statement, err);
         if (result == SKEP_OK) {
-            result = skep_shape_check_body(&shard->shape, body, body_size, err);
+            result =
+                skep_shape_check_body(&shard->shape, statement.base_version, body, body_size, err);
         }
         if (result == SKEP_OK) {
             result = store(shard, &update, file->data, file->size, err);

@@ -4,6 +4,8 @@
 
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
+#include "common/merge/compress.h"
+#include "common/merge/mask.h"
 #include "common/merge/merge.h"
 #include "common/swarm/update-open.h"
 
@@ -70,20 +72,50 @@ int skep_shape_check_state(const struct skep_shape *shape, const void *file, siz
     return result;
 }
 
-static int decode_body(const struct skep_shape *shape, const void *body, size_t size,
-                       struct skep_update_body *ret_body, struct skep_error *err)
+/* The seed of the common mask of updates from version `base`. */
+static struct skep_hash mask_of(const struct skep_shape *shape, uint64_t base)
 {
-    return skep_update_body_decode(body, size, shape->tilings, shape->layout.tensor_count,
-                                   shape->manifest->update.scale_ceiling, ret_body, err);
+    return skep_mask_seed(&shape->manifest->project, &shape->layout.shard, base);
 }
 
-int skep_shape_check_body(const struct skep_shape *shape, const void *body, size_t size,
-                          struct skep_error *err)
+static int decode_body(const struct skep_shape *shape, uint64_t base, const void *body, size_t size,
+                       struct skep_update_body *ret_body, struct skep_error *err)
+{
+    const struct skep_update_config *config = &shape->manifest->update;
+    struct skep_update_body decoded = {0};
+    int result = skep_update_body_decode(body, size, shape->tilings, shape->layout.tensor_count,
+                                         config->scale_ceiling, &decoded, err);
+    if (result == SKEP_OK && config->mask == SKEP_MASK_COMMON) {
+        struct skep_hash mask = mask_of(shape, base);
+        result = skep_mask_check(&mask, &decoded, err);
+    }
+    if (result == SKEP_OK) {
+        *ret_body = decoded;
+    } else {
+        skep_update_body_done(&decoded);
+    }
+    return result;
+}
+
+int skep_shape_check_body(const struct skep_shape *shape, uint64_t base, const void *body,
+                          size_t size, struct skep_error *err)
 {
     struct skep_update_body decoded = {0};
-    int result = decode_body(shape, body, size, &decoded, err);
+    int result = decode_body(shape, base, body, size, &decoded, err);
     skep_update_body_done(&decoded);
     return result;
+}
+
+int skep_shape_compress(const struct skep_shape *shape, uint64_t base, const float *delta,
+                        float *residual, struct skep_update_body *ret_body, struct skep_error *err)
+{
+    const struct skep_update_config *config = &shape->manifest->update;
+    struct skep_hash mask = mask_of(shape, base);
+    const struct skep_compress_options options = {
+        .decay = (float)config->error_decay_permille / 1000.0f,
+        .mask = config->mask == SKEP_MASK_COMMON ? &mask : NULL};
+    return skep_compress_shard_with(&options, shape->tilings, shape->layout.tensor_count, delta,
+                                    residual, ret_body, err);
 }
 
 /* One file into `body` and its staleness. */
@@ -107,7 +139,7 @@ static int open_input(const struct skep_shape *shape, uint64_t version,
                               skep_id_text(hash.bytes), (unsigned long long)statement.base_version,
                               (unsigned long long)version);
     }
-    result = decode_body(shape, bytes, size, body, err);
+    result = decode_body(shape, statement.base_version, bytes, size, body, err);
     input->body = body;
     input->staleness = (uint32_t)(version - statement.base_version);
     input->hash = hash;

@@ -35,9 +35,12 @@ int skep_shape_seed(const struct skep_shape *shape, struct skep_buffer *ret_file
 /* Is this a state file of the shard: names, order, shapes, finite values? */
 int skep_shape_check_state(const struct skep_shape *shape, const void *file, size_t size,
                            struct skep_error *err);
-/* Is this the body of an update of the shard? */
-int skep_shape_check_body(const struct skep_shape *shape, const void *body, size_t size,
-                          struct skep_error *err);
+/* What an update from version `base` makes of a difference (theta_start - theta_end of all parameters): merge/compress.h. */
+int skep_shape_compress(const struct skep_shape *shape, uint64_t base, const float *delta,
+                        float *residual, struct skep_update_body *ret_body, struct skep_error *err);
+/* Is this the body of an update of the shard from version `base`? */
+int skep_shape_check_body(const struct skep_shape *shape, uint64_t base, const void *body,
+                          size_t size, struct skep_error *err);
 /* Merges `count` update files onto the state of version `version`. Files are checked again; one that is broken or whose base
  * version is newer than `version` or more than SKEP_LIMIT_STALENESS older makes the whole merge fail. */
 int skep_shape_merge(const struct skep_shape *shape, uint64_t version,

@@ -461,6 +461,7 @@ static int publish_shard(struct skep_job *job, size_t i, struct skep_session *se
         .shard = skep_manifest_shard(&session->manifest, job->shards[i]),
         .base_version = job->bases[i].version,
         .base_state = job->bases[i].root,
+        .trunk_version = job->trunk_version,
         .ticket = job->ticket,
         .tokens = job->last.tokens,
         .loss_first = job->last.loss_first,

@@ -61,7 +61,9 @@ static void send_update(struct skep_remote_donor *donor, const struct skep_remot
                                               .shard = {.kind = SKEP_SHARD_TRUNK},
                                               .base_version = slice->version,
                                               .base_state = slice->root,
+                                              .trunk_version = slice->version,
                                               .ticket = slice->ticket,
+                                              .remote = true,
                                               .tokens = gathered->tokens,
                                               .loss_first = gathered->loss_first,
                                               .loss_last = gathered->loss_last};

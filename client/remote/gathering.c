@@ -7,6 +7,7 @@
 
 #include "common/base/alloc.h"
 #include "common/merge/compress.h"
+#include "common/merge/mask.h"
 #include "common/model/layout.h"
 #include "common/model/train.h"
 #include "common/wire/update.h"
@@ -158,9 +159,12 @@ static int take_step(struct skep_gathering *gathering, struct skep_model *model,
                               "the trunk's gradients are not finite; they were dropped");
     }
     move(gathering, model, trunk, version);
-    int rc = skep_compress_shard(gathering->tilings, gathering->layout.tensor_count,
-                                 (float)config->error_decay_permille / 1000.0f, gathering->incoming,
-                                 gathering->residual, &body, err);
+    struct skep_hash mask = skep_mask_seed(&gathering->manifest->project, &trunk_shard, version);
+    const struct skep_compress_options options = {
+        .decay = (float)config->error_decay_permille / 1000.0f,
+        .mask = config->mask == SKEP_MASK_COMMON ? &mask : NULL};
+    int rc = skep_compress_shard_with(&options, gathering->tilings, gathering->layout.tensor_count,
+                                      gathering->incoming, gathering->residual, &body, err);
     if (rc == SKEP_OK) {
         skep_update_body_encode(&body, ret_body);
         gathering->has_base = true;

@@ -9,6 +9,7 @@
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/merge/compress.h"
+#include "common/merge/mask.h"
 #include "common/sys/file.h"
 #include "common/wire/safetensors.h"
 
@@ -48,9 +49,14 @@ static int compress(struct skep_work *work, size_t i, float *residual,
         const struct skep_tensor_spec *spec = &layout->tensors[t];
         tilings[t] = skep_tiling_of(spec->dims, spec->dim_count, config->keep);
     }
-    float decay = (float)config->error_decay_permille / 1000.0f;
-    int rc = skep_compress_shard_until(skep_ops_stopped, tilings, layout->tensor_count, decay,
-                                       work->scratch, residual, ret_body, err);
+    struct skep_hash mask =
+        skep_mask_seed(&work->manifest.project, &work->shards[i], work->job.shards[i].base_version);
+    const struct skep_compress_options options = {
+        .decay = (float)config->error_decay_permille / 1000.0f,
+        .mask = config->mask == SKEP_MASK_COMMON ? &mask : NULL,
+        .stopped = skep_ops_stopped};
+    int rc = skep_compress_shard_with(&options, tilings, layout->tensor_count, work->scratch,
+                                      residual, ret_body, err);
     free(tilings);
     return rc;
 }

@@ -15,6 +15,7 @@ int skep_error_set(struct skep_error *err, enum skep_err code, const char *forma
     vsnprintf(err->text, sizeof err->text, format, args);
     va_end(args);
     err->code = code;
+    err->reason = SKEP_REFUSAL_NONE;
     return code;
 }
 

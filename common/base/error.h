@@ -11,6 +11,8 @@
 
 #include <stddef.h>
 
+#include "common/base/refusal.h"
+
 enum skep_err {
     SKEP_OK = 0,
     SKEP_ERR_ARGUMENT = -1,   /* what the user asked for makes no sense */
@@ -36,11 +38,19 @@ enum skep_err {
 struct skep_error {
     enum skep_err code;
     char text[512];
+    enum skep_refusal reason; /* of an update's refusal; SKEP_REFUSAL_NONE for all other errors */
 };
 
 /* Sets *err (if not NULL) to `code` and the formatted sentence, and returns `code`. */
 int skep_error_set(struct skep_error *err, enum skep_err code, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+
+/* The same for an update that is refused: the code is the reason's class. */
+int skep_refuse(struct skep_error *err, enum skep_refusal reason, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+enum skep_err skep_refusal_code(enum skep_refusal reason);
+/* Gives an error that has no reason yet this one. `code` is what failed (0: nothing did) and is returned. */
+int skep_error_reason(struct skep_error *err, int code, enum skep_refusal reason);
 
 /* Puts formatted context and ": " before the sentence already in *err, and returns its code. */
 int skep_error_prefix(struct skep_error *err, const char *format, ...)

@@ -6,5 +6,6 @@ common_base_libskep_base_a_SOURCES = \
     common/base/id.c common/base/id.h \
     common/base/limits.h \
     common/base/log.c common/base/log.h \
+    common/base/refusal.c common/base/refusal.h \
     common/base/rng.c common/base/rng.h
 EXTRA_DIST += common/base/README.md

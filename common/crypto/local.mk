@@ -5,5 +5,6 @@ common_crypto_libskep_crypto_a_SOURCES = \
     common/crypto/hash.c common/crypto/hash.h \
     common/crypto/key.c common/crypto/key.h \
     common/crypto/must.c common/crypto/must.h \
-    common/crypto/random.c common/crypto/random.h
+    common/crypto/random.c common/crypto/random.h \
+    common/crypto/scrypt.c common/crypto/scrypt.h
 EXTRA_DIST += common/crypto/README.md

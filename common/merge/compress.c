@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/alloc.h"
+#include "common/merge/mask.h"
 
 /* ---- the k largest of a tile ---- */
 
@@ -59,24 +60,35 @@ static void choose_largest(const uint32_t *magnitudes, uint32_t count, uint32_t 
     assert(written == k);
 }
 
-/* False if it was stopped. */
-static bool choose_in_blocks(const struct skep_tiling *tiling, const float *residual,
-                             bool (*stopped)(void), uint16_t *ret_indices)
+static void choose_in_block(const struct skep_tiling *tiling, uint32_t block, const float *residual,
+                            uint16_t *ret_indices)
 {
     uint32_t magnitudes[SKEP_BLOCK_SIZE];
-    uint32_t size = tiling->tile_rows * tiling->tile_columns;
+    size_t corner = skep_tiling_place(tiling, block, 0);
+    for (uint32_t row = 0; row < tiling->tile_rows; row++) {
+        const float *line = residual + corner + (size_t)row * tiling->columns;
+        for (uint32_t column = 0; column < tiling->tile_columns; column++) {
+            magnitudes[row * tiling->tile_columns + column] = magnitude_of(line[column]);
+        }
+    }
+    choose_largest(magnitudes, tiling->tile_rows * tiling->tile_columns, tiling->kept, ret_indices);
+}
+
+/* The places of tensor number `t`; false if it was stopped. */
+static bool choose_in_blocks(const struct skep_compress_options *options, size_t t,
+                             const struct skep_tiling *tiling, const float *residual,
+                             uint16_t *ret_indices)
+{
     for (uint32_t block = 0; block < tiling->blocks; block++) {
-        if (stopped != NULL && stopped()) {
+        uint16_t *chosen = ret_indices + (size_t)block * tiling->kept;
+        if (options->stopped != NULL && options->stopped()) {
             return false;
         }
-        size_t corner = skep_tiling_place(tiling, block, 0);
-        for (uint32_t row = 0; row < tiling->tile_rows; row++) {
-            const float *line = residual + corner + (size_t)row * tiling->columns;
-            for (uint32_t column = 0; column < tiling->tile_columns; column++) {
-                magnitudes[row * tiling->tile_columns + column] = magnitude_of(line[column]);
-            }
+        if (options->mask != NULL) {
+            skep_mask_of(options->mask, (uint32_t)t, block, tiling, chosen);
+        } else {
+            choose_in_block(tiling, block, residual, chosen);
         }
-        choose_largest(magnitudes, size, tiling->kept, ret_indices + (size_t)block * tiling->kept);
     }
     return true;
 }
@@ -180,10 +192,12 @@ static void gather(const struct skep_update_tensor *tensor, const float *from, f
     }
 }
 
-static int compress_tensor(bool (*stopped)(void), const struct skep_tiling *tiling, float decay,
-                           const float *delta, float *residual,
+/* Tensor number `t` of its shard. */
+static int compress_tensor(const struct skep_compress_options *options, size_t t,
+                           const struct skep_tiling *tiling, const float *delta, float *residual,
                            struct skep_update_tensor *ret_tensor, struct skep_error *err)
 {
+    float decay = options->decay;
     int rc = check_finite(tiling, decay, delta, residual, err);
     if (rc != SKEP_OK) {
         return rc;
@@ -201,7 +215,7 @@ static int compress_tensor(bool (*stopped)(void), const struct skep_tiling *tili
     for (size_t i = 0; i < count; i++) {
         residual[i] = decay * residual[i] + delta[i];
     }
-    if (!choose_in_blocks(tiling, residual, stopped, tensor.indices)) {
+    if (!choose_in_blocks(options, t, tiling, residual, tensor.indices)) {
         rc = skep_error_set(err, SKEP_ERR_CANCELLED, "the compression was stopped");
         goto out;
     }
@@ -221,26 +235,29 @@ int skep_compress_tensor(const struct skep_tiling *tiling, float decay, const fl
                          float *residual, struct skep_update_tensor *ret_tensor,
                          struct skep_error *err)
 {
-    return compress_tensor(NULL, tiling, decay, delta, residual, ret_tensor, err);
+    const struct skep_compress_options options = {.decay = decay};
+    return compress_tensor(&options, 0, tiling, delta, residual, ret_tensor, err);
 }
 
 int skep_compress_shard(const struct skep_tiling *tilings, size_t tensor_count, float decay,
                         const float *delta, float *residual, struct skep_update_body *ret_body,
                         struct skep_error *err)
 {
-    return skep_compress_shard_until(NULL, tilings, tensor_count, decay, delta, residual, ret_body,
-                                     err);
+    const struct skep_compress_options options = {.decay = decay};
+    return skep_compress_shard_with(&options, tilings, tensor_count, delta, residual, ret_body,
+                                    err);
 }
 
-int skep_compress_shard_until(bool (*stopped)(void), const struct skep_tiling *tilings,
-                              size_t tensor_count, float decay, const float *delta, float *residual,
-                              struct skep_update_body *ret_body, struct skep_error *err)
+int skep_compress_shard_with(const struct skep_compress_options *options,
+                             const struct skep_tiling *tilings, size_t tensor_count,
+                             const float *delta, float *residual, struct skep_update_body *ret_body,
+                             struct skep_error *err)
 {
     struct skep_update_body body = {0};
     body.tensors = skep_alloc(tensor_count, sizeof *body.tensors);
     size_t offset = 0;
     for (size_t i = 0; i < tensor_count; i++) {
-        int rc = compress_tensor(stopped, &tilings[i], decay, delta + offset, residual + offset,
+        int rc = compress_tensor(options, i, &tilings[i], delta + offset, residual + offset,
                                  &body.tensors[i], err);
         if (rc != SKEP_OK) {
             skep_update_body_done(&body);

@@ -14,6 +14,7 @@
 #include <stdint.h>
 
 #include "common/base/error.h"
+#include "common/base/id.h"
 #include "common/wire/update.h"
 
 /* Compresses one tensor: `residual` is e (in/out, count floats), `delta` is theta_start - theta_end. Fills *ret_tensor, whose
@@ -29,10 +30,19 @@ int skep_compress_shard(const struct skep_tiling *tilings, size_t tensor_count, 
                         const float *delta, float *residual, struct skep_update_body *ret_body,
                         struct skep_error *err);
 
-/* The same, given up with SKEP_ERR_CANCELLED soon after stopped() says true: it is asked after each block of 4096 values. */
-int skep_compress_shard_until(bool (*stopped)(void), const struct skep_tiling *tilings,
-                              size_t tensor_count, float decay, const float *delta, float *residual,
-                              struct skep_update_body *ret_body, struct skep_error *err);
+struct skep_compress_options {
+    float decay;
+    const struct skep_hash *
+        mask; /* seed of the common mask (merge/mask.h), which then chooses the places; NULL: the k largest */
+    bool (*stopped)(
+        void); /* asked after each block of 4096 values; true: given up soon, with SKEP_ERR_CANCELLED; NULL: never */
+};
+
+/* The same with options. */
+int skep_compress_shard_with(const struct skep_compress_options *options,
+                             const struct skep_tiling *tilings, size_t tensor_count,
+                             const float *delta, float *residual, struct skep_update_body *ret_body,
+                             struct skep_error *err);
 
 /* Adds scale * the update's values of one tensor to `to` (rows * columns floats): for error feedback, evaluation and tests. */
 void skep_decompress_add(const struct skep_update_tensor *tensor, float scale, float *to);

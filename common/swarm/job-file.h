@@ -34,7 +34,7 @@
 struct skep_job_shard {
     struct skep_shard shard;
     uint64_t
-        base_version; /* of which this is the state: the worker does not need it, the update says it */
+        base_version; /* of which this is the state: it seeds the common mask, and the update says it */
     struct skep_hash root;
     char *state;
     char *moments;

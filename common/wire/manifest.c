@@ -30,6 +30,7 @@ static const struct skep_field TOP[] = {
     {"training", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
     {"update", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
     {"merge", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
+    {"trust", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
     FIELD(skep_manifest, chunk_bytes, U32, 64, SKEP_LIMIT_CHUNK_BYTES),
     {"train", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
     {"heldout", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
@@ -53,8 +54,11 @@ static const struct skep_field TRAINING[] = {
     FIELD(skep_training_config, balance_step, REAL, 0, 1),
 };
 
+static const char *const MASKS[] = {"own", "common", NULL};
+
 static const struct skep_field UPDATE[] = {
     FIELD(skep_update_config, keep, U32, 1, 4096),
+    {"mask", SKEP_FIELD_CHOICE, offsetof(struct skep_update_config, mask), 0, 0, MASKS},
     FIELD(skep_update_config, error_decay_permille, U32, 0, 1000),
     FIELD(skep_update_config, scale_ceiling, REAL, 1e-6, 1024),
 };
@@ -82,6 +86,11 @@ static const struct skep_field MERGE[] = {
     FIELD(skep_merge_config, most_updates, U32, 1, SKEP_LIMIT_UPDATES_PER_ROUND),
 };
 
+static const struct skep_field TRUST[] = {
+    FIELD(skep_trust_config, stamp_bits, U32, 0, 20),
+    FIELD(skep_trust_config, remote, BOOL, 0, 0),
+};
+
 static const struct skep_field DATA[] = {
     FIELD(skep_data_set, size_bytes, U64, 0, SIZE_MOST),
     {"chunks", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
@@ -100,6 +109,10 @@ const struct skep_field *skep_manifest_fields(const char *section, size_t *ret_c
     if (strcmp(section, "merge") == 0) {
         *ret_count = COUNT(MERGE);
         return MERGE;
+    }
+    if (strcmp(section, "trust") == 0) {
+        *ret_count = COUNT(TRUST);
+        return TRUST;
     }
     *ret_count = COUNT(TOP);
     return TOP;
@@ -195,6 +208,7 @@ void skep_manifest_defaults(struct skep_manifest *manifest)
         .least_updates = 1,
         .most_updates = 64,
     };
+    manifest->trust = (struct skep_trust_config){.stamp_bits = 4, .remote = true};
     manifest->chunk_bytes = skep_manifest_default_chunk_bytes(&manifest->model);
     manifest->replicas = 4;
 }
@@ -301,6 +315,9 @@ int skep_manifest_check_settings(const struct skep_manifest *manifest, struct sk
     }
     if (rc == SKEP_OK) {
         rc = skep_fields_check(WHAT ".merge", MERGE, COUNT(MERGE), &manifest->merge, err);
+    }
+    if (rc == SKEP_OK) {
+        rc = skep_fields_check(WHAT ".trust", TRUST, COUNT(TRUST), &manifest->trust, err);
     }
     return rc == SKEP_OK ? check_relations(manifest, err) : rc;
 }
@@ -412,6 +429,9 @@ static int read_settings(const struct skep_json *root, struct skep_manifest *man
     if (rc == SKEP_OK) {
         rc = read_section(root, "merge", WHAT ".merge", MERGE, COUNT(MERGE), &manifest->merge, err);
     }
+    if (rc == SKEP_OK) {
+        rc = read_section(root, "trust", WHAT ".trust", TRUST, COUNT(TRUST), &manifest->trust, err);
+    }
     return rc;
 }
 
@@ -483,6 +503,7 @@ char *skep_manifest_encode(const struct skep_manifest *manifest)
     write_section(root, "training", TRAINING, COUNT(TRAINING), &manifest->training);
     write_section(root, "update", UPDATE, COUNT(UPDATE), &manifest->update);
     write_section(root, "merge", MERGE, COUNT(MERGE), &manifest->merge);
+    write_section(root, "trust", TRUST, COUNT(TRUST), &manifest->trust);
     write_data(root, "train", &manifest->train);
     write_data(root, "heldout", &manifest->heldout);
     skep_json_set_take(root, "keepers", skep_ids_write(manifest->keepers, manifest->keeper_count));

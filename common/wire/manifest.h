@@ -7,6 +7,7 @@
 #ifndef SKEP_WIRE_MANIFEST_H
 #define SKEP_WIRE_MANIFEST_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -47,8 +48,15 @@ struct skep_training_config {
     double balance_step; /* u of the balancing bias, arXiv 2408.15664 */
 };
 
+/* Which places of a block are sent. */
+enum skep_mask {
+    SKEP_MASK_OWN, /* each donor's own largest (arXiv 2508.15706) */
+    SKEP_MASK_COMMON, /* the same for all donors of a base version (merge/mask.h; RoSDHB, arXiv 2508.17129) */
+};
+
 struct skep_update_config {
-    uint32_t keep;                 /* values sent of each 4096 (block of 64x64) */
+    uint32_t keep; /* values sent of each 4096 (block of 64x64) */
+    enum skep_mask mask;
     uint32_t error_decay_permille; /* beta of the error feedback */
     double scale_ceiling;          /* largest |codebook value| that is admissible */
 };
@@ -63,6 +71,13 @@ struct skep_merge_config {
     uint32_t window_ms;        /* a round closes this long after its first update at the latest */
     uint32_t least_updates;    /* and never with fewer than these */
     uint32_t most_updates;
+};
+
+/* What is asked of donors beside their work. */
+struct skep_trust_config {
+    uint32_t
+        stamp_bits; /* zero bits that a donor's stamp must begin with (swarm/stamp.h); 0: no stamp */
+    bool remote;    /* updates of remote calls are merged, though nobody can repeat them */
 };
 
 /* A data set cut into chunks of `chunk_bytes` (the last may be shorter), each named by its SHA-256. */
@@ -82,6 +97,7 @@ struct skep_manifest {
     struct skep_training_config training;
     struct skep_update_config update;
     struct skep_merge_config merge;
+    struct skep_trust_config trust;
     uint32_t chunk_bytes; /* of data sets and of shard states */
     struct skep_data_set train;
     struct skep_data_set heldout;
@@ -99,14 +115,14 @@ uint32_t skep_manifest_default_donor_rows(const struct skep_model_config *model)
 void skep_manifest_done(struct skep_manifest *manifest);
 /* Checks ranges and relations of all fields. */
 int skep_manifest_check(const struct skep_manifest *manifest, struct skep_error *err);
-/* The part that a task file decides: name, model, training, update, merge, chunk_bytes and replicas. */
+/* The part that a task file decides: name, model, training, update, merge, trust, chunk_bytes and replicas. */
 int skep_manifest_check_settings(const struct skep_manifest *manifest, struct skep_error *err);
 /* JSON payload; unknown, missing or out-of-range fields are refused by name. */
 int skep_manifest_decode(const void *payload, size_t size, struct skep_manifest *ret_manifest,
                          struct skep_error *err);
 char *skep_manifest_encode(const struct skep_manifest *manifest);
 
-/* The table (fields.h) of a section's settings: training, update or merge; any other name: the manifest's own fields. Task files are
+/* The table (fields.h) of a section's settings: training, update, merge or trust; any other name: the manifest's own fields. Task files are
  * read by the same tables. */
 const struct skep_field *skep_manifest_fields(const char *section, size_t *ret_count);
 

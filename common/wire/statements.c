@@ -102,7 +102,10 @@ static const struct skep_field UPDATE[] = {
     FIELD(skep_update_statement, base_version, U64, 0, MOST),
     FIELD(skep_update_statement, base_state, ID, 0, 0),
     FIELD(skep_update_statement, donor, ID, 0, 0),
+    FIELD(skep_update_statement, trunk_version, U64, 0, MOST),
     FIELD(skep_update_statement, ticket, ID, 0, 0),
+    FIELD(skep_update_statement, remote, BOOL, 0, 0),
+    FIELD(skep_update_statement, stamp, U64, 0, MOST),
     FIELD(skep_update_statement, body, ID, 0, 0),
     FIELD(skep_update_statement, tokens, U64, 0, MOST),
     FIELD(skep_update_statement, loss_first, REAL, 0, 1e6),
@@ -173,7 +176,8 @@ static const struct skep_field SEAL[] = {
     FIELD(skep_seal, project, ID, 0, 0),           FIELD(skep_seal, shard, SHARD, 0, 0),
     FIELD(skep_seal, version, U64, 1, MOST),       FIELD(skep_seal, attempt, U32, 0, UINT32_MAX),
     FIELD(skep_seal, previous, ID, 0, 0),          FIELD(skep_seal, state, ID, 0, 0),
-    {"receipts", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
+    FIELD(skep_seal, norm, U64, 0, MOST),          {"receipts", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
+    {"findings", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
 };
 
 static const struct skep_field RECEIPT[] = {
@@ -181,11 +185,22 @@ static const struct skep_field RECEIPT[] = {
     FIELD(skep_receipt, donor, ID, 0, 0),
     FIELD(skep_receipt, base_version, U64, 0, MOST),
     FIELD(skep_receipt, credit_micro, U64, 0, MOST),
+    FIELD(skep_receipt, audited, BOOL, 0, 0),
+};
+
+static const char *const VERDICTS[] = {"valid", "invalid", NULL};
+
+static const struct skep_field FINDING[] = {
+    FIELD(skep_finding, update, ID, 0, 0),
+    FIELD(skep_finding, donor, ID, 0, 0),
+    FIELD(skep_finding, base_version, U64, 0, MOST),
+    {"verdict", SKEP_FIELD_CHOICE, offsetof(struct skep_finding, verdict), 0, 0, VERDICTS},
 };
 
 void skep_seal_done(struct skep_seal *seal)
 {
     free(seal->receipts);
+    free(seal->findings);
     *seal = (struct skep_seal){0};
 }
 
@@ -193,9 +208,14 @@ void skep_seal_copy(const struct skep_seal *seal, struct skep_seal *ret_copy)
 {
     struct skep_seal copy = *seal;
     copy.receipts = NULL;
+    copy.findings = NULL;
     if (seal->receipt_count != 0) {
         copy.receipts = skep_alloc(seal->receipt_count, sizeof *copy.receipts);
         memcpy(copy.receipts, seal->receipts, seal->receipt_count * sizeof *copy.receipts);
+    }
+    if (seal->finding_count != 0) {
+        copy.findings = skep_alloc(seal->finding_count, sizeof *copy.findings);
+        memcpy(copy.findings, seal->findings, seal->finding_count * sizeof *copy.findings);
     }
     *ret_copy = copy;
 }
@@ -211,31 +231,32 @@ char *skep_seal_encode(const struct skep_seal *seal)
         skep_json_push_take(receipts, item);
     }
     skep_json_set_take(root, "receipts", receipts);
+    struct skep_json *findings = skep_json_array_new();
+    for (size_t i = 0; i < seal->finding_count; i++) {
+        struct skep_json *item = skep_json_object_new();
+        skep_fields_write(FINDING, COUNT(FINDING), &seal->findings[i], item);
+        skep_json_push_take(findings, item);
+    }
+    skep_json_set_take(root, "findings", findings);
     return write_take(root);
 }
 
-/* Receipt i, after those before it. */
-static int read_receipt(const struct skep_json *item, struct skep_seal *seal, size_t i,
-                        struct skep_error *err)
+/* What receipts and findings have in common: a base below the seal's version, and their order. `before` is NULL for the first. */
+static int check_item(const char *what, const struct skep_seal *seal, uint64_t base_version,
+                      const struct skep_hash *before, const struct skep_hash *update,
+                      struct skep_error *err)
 {
-    struct skep_receipt *receipt = &seal->receipts[i];
-    int rc = skep_fields_read(item, "seal.receipts", RECEIPT, COUNT(RECEIPT), receipt, err);
-    if (rc != SKEP_OK) {
-        return rc;
-    }
-    if (receipt->base_version >= seal->version) {
+    if (base_version >= seal->version) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "seal.receipts: field base_version is %llu; allowed: less than the "
-                              "seal's version (%llu)",
-                              (unsigned long long)receipt->base_version,
+                              "%s: field base_version is %llu; allowed: less than the seal's "
+                              "version (%llu)",
+                              what, (unsigned long long)base_version,
                               (unsigned long long)seal->version);
     }
-    if (i > 0 && skep_hash_compare(&seal->receipts[i - 1].update, &receipt->update) >= 0) {
+    if (before != NULL && skep_hash_compare(before, update) >= 0) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "seal.receipts: update %s follows %s; expected each once, in rising "
-                              "order",
-                              skep_id_text(receipt->update.bytes),
-                              skep_id_text(seal->receipts[i - 1].update.bytes));
+                              "%s: update %s follows %s; expected each once, in rising order", what,
+                              skep_id_text(update->bytes), skep_id_text(before->bytes));
     }
     return SKEP_OK;
 }
@@ -243,6 +264,7 @@ static int read_receipt(const struct skep_json *item, struct skep_seal *seal, si
 static int read_receipts(const struct skep_json *root, struct skep_seal *seal,
                          struct skep_error *err)
 {
+    static const char what[] = "seal.receipts";
     const struct skep_json *array = NULL;
     int rc =
         skep_json_get_array(root, "seal", "receipts", SKEP_LIMIT_UPDATES_PER_ROUND, &array, err);
@@ -252,7 +274,36 @@ static int read_receipts(const struct skep_json *root, struct skep_seal *seal,
     seal->receipt_count = skep_json_array_size(array);
     seal->receipts = skep_alloc(seal->receipt_count, sizeof *seal->receipts);
     for (size_t i = 0; rc == SKEP_OK && i < seal->receipt_count; i++) {
-        rc = read_receipt(skep_json_array_at(array, i), seal, i, err);
+        struct skep_receipt *receipt = &seal->receipts[i];
+        rc = skep_fields_read(skep_json_array_at(array, i), what, RECEIPT, COUNT(RECEIPT), receipt,
+                              err);
+        if (rc == SKEP_OK) {
+            rc = check_item(what, seal, receipt->base_version,
+                            i == 0 ? NULL : &seal->receipts[i - 1].update, &receipt->update, err);
+        }
+    }
+    return rc;
+}
+
+static int read_findings(const struct skep_json *root, struct skep_seal *seal,
+                         struct skep_error *err)
+{
+    static const char what[] = "seal.findings";
+    const struct skep_json *array = NULL;
+    int rc = skep_json_get_array(root, "seal", "findings", SKEP_LIMIT_FINDINGS, &array, err);
+    if (rc != SKEP_OK || skep_json_array_size(array) == 0) {
+        return rc;
+    }
+    seal->finding_count = skep_json_array_size(array);
+    seal->findings = skep_alloc(seal->finding_count, sizeof *seal->findings);
+    for (size_t i = 0; rc == SKEP_OK && i < seal->finding_count; i++) {
+        struct skep_finding *finding = &seal->findings[i];
+        rc = skep_fields_read(skep_json_array_at(array, i), what, FINDING, COUNT(FINDING), finding,
+                              err);
+        if (rc == SKEP_OK) {
+            rc = check_item(what, seal, finding->base_version,
+                            i == 0 ? NULL : &seal->findings[i - 1].update, &finding->update, err);
+        }
     }
     return rc;
 }
@@ -268,6 +319,9 @@ int skep_seal_decode(const void *payload, size_t size, struct skep_seal *ret_sea
     }
     if (rc == SKEP_OK) {
         rc = read_receipts(root, &seal, err);
+    }
+    if (rc == SKEP_OK) {
+        rc = read_findings(root, &seal, err);
     }
     if (rc == SKEP_OK) {
         *ret_seal = seal;

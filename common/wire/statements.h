@@ -49,9 +49,15 @@ struct skep_update_statement {
     uint64_t base_version;
     struct skep_hash base_state; /* root hash of the state it started from */
     struct skep_peer_id donor;
+    /* The version of the trunk that the job started from: ticket = skep_ticket_of(beacon of that version, donor, trunk_version). */
+    uint64_t trunk_version;
     struct skep_hash ticket;
+    /* Not a job but the sum of remote calls (server/experts.h), which nobody can repeat: then trunk_version is base_version, and the
+     * ticket is made of the beacon of the shard's own base version (swarm/admission.h). */
+    bool remote;
+    uint64_t stamp;        /* the nonce of the donor's stamp for this project (swarm/stamp.h) */
     struct skep_hash body; /* SHA-256 of the body bytes */
-    uint64_t tokens;       /* trained on in this job */
+    uint64_t tokens;       /* trained on in this job: skep_job_tokens() (swarm/admission.h) */
     double
         loss_first; /* mean training loss of the first and last quarter of the steps, nats per token */
     double loss_last;
@@ -83,6 +89,21 @@ struct skep_receipt {
     struct skep_peer_id donor;
     uint64_t base_version;
     uint64_t credit_micro; /* millionths of a credit */
+    bool audited;          /* recomputed and found right before this seal */
+};
+
+enum skep_verdict {
+    SKEP_VERDICT_VALID,
+    SKEP_VERDICT_INVALID,
+};
+
+/* What the replica set found when it recomputed an update: one of an earlier seal, or one that it therefore did not merge. INVALID bans
+ * the donor (swarm/reputation.h). */
+struct skep_finding {
+    struct skep_hash update; /* SHA-256 of the whole update file */
+    struct skep_peer_id donor;
+    uint64_t base_version;
+    enum skep_verdict verdict;
 };
 
 /* Version v of a shard: what its replica set signs. Hash chain through `previous`. */
@@ -94,9 +115,15 @@ struct skep_seal {
     struct skep_hash
         previous; /* skep_seal_hash() of the previous seal (swarm/statement.h); SHA-256 of the manifest's payload for version 1 */
     struct skep_hash state; /* root hash of the state after the merge (wire/chunks.h) */
-    size_t receipt_count;   /* sorted by update hash */
+    /* The round's median norm in units of 2^-32, at most SKEP_NORM_MOST; 0: unknown. */
+    uint64_t norm;
+    size_t receipt_count; /* sorted by update hash */
     struct skep_receipt *receipts;
+    size_t finding_count; /* at most SKEP_LIMIT_FINDINGS, sorted by update hash */
+    struct skep_finding *findings;
 };
+
+#define SKEP_NORM_MOST (((uint64_t)1 << 53) - 1) /* larger norms are written as this */
 
 void skep_seal_done(struct skep_seal *seal);
 void skep_seal_copy(const struct skep_seal *seal, struct skep_seal *ret_copy);

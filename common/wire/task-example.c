@@ -47,6 +47,7 @@ static const char *const COMMENTS[][2] = {
     {"training.z_loss", "weight of the router's z-loss"},
     {"training.balance_step", "how fast the bias that spreads work over experts moves"},
     {"update.keep", "values sent of each 4096"},
+    {"update.mask", "own: each donor's largest; common: the same places for all"},
     {"update.error_decay_permille", "what a donor keeps of what it did not send"},
     {"update.scale_ceiling", "larger values in an update are refused"},
     {"merge.rule", "how updates become one step; mean trusts everybody"},
@@ -57,6 +58,8 @@ static const char *const COMMENTS[][2] = {
     {"merge.window_ms", "a round closes this long after its first update"},
     {"merge.least_updates", "and never with fewer than these"},
     {"merge.most_updates", "nor with more"},
+    {"trust.stamp_bits", "work that a new donor's key costs, doubled by each; 0 for none"},
+    {"trust.remote", "whether updates of remote calls are merged"},
 };
 
 /* Looked at first for a classifier. */

@@ -67,6 +67,7 @@ void skep_task_sections_init(struct skep_task_sections *sections, enum skep_mode
     all[3] = manifest_section("training", offsetof(struct skep_manifest, training));
     all[4] = manifest_section("update", offsetof(struct skep_manifest, update));
     all[5] = manifest_section("merge", offsetof(struct skep_manifest, merge));
+    all[6] = manifest_section("trust", offsetof(struct skep_manifest, trust));
 }
 
 const struct skep_task_section *skep_task_section_find(const struct skep_task_sections *sections,

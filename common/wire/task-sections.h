@@ -11,7 +11,7 @@
 #include "common/wire/fields.h"
 #include "common/wire/task.h"
 
-#define SKEP_TASK_SECTIONS 6
+#define SKEP_TASK_SECTIONS 7
 #define SKEP_TASK_TOP_FIELDS 3
 
 /* The top mapping is the section without a name, and the first. */

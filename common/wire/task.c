@@ -207,7 +207,7 @@ static void schema_init(struct schema *schema, const struct skep_task_sections *
 
 /* ---- values ---- */
 
-/* The JSON object {key: value} of a value's text: a number if it is written as one, else a text for the reader to refuse. */
+/* The JSON object {key: value} of a value's text: a number, true or false if it is written as one, else a text for the reader to refuse. */
 static struct skep_json *value_to_json(const char *key, const char *text)
 {
     struct skep_json *object = NULL;
@@ -220,7 +220,11 @@ static struct skep_json *value_to_json(const char *key, const char *text)
         }
     }
     object = skep_json_object_new();
-    skep_json_set_text(object, key, text);
+    if (strcmp(text, "true") == 0 || strcmp(text, "false") == 0) {
+        skep_json_set_bool(object, key, text[0] == 't');
+    } else {
+        skep_json_set_text(object, key, text);
+    }
     return object;
 }
 

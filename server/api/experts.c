@@ -400,6 +400,8 @@ static void push_update(struct skep_json *list, const struct skep_remote_request
         .base_version = parameters->version,
         .base_state = parameters->root,
         .donor = request->caller,
+        .trunk_version = parameters->version,
+        .remote = true,
         .ticket = skep_ticket_of(&parameters->payload, &request->caller, parameters->version),
         .body = skep_hash_of(body->data, body->size),
         .tokens = task->step.rows};

@@ -244,7 +244,7 @@ static char *payload_of(const struct host *host, uint32_t attempt, uint8_t mask,
             list[count] = update_of(i, base);
             receipts[count] =
                 (struct skep_receipt){list[count].hash, list[count].donor, base,
-                                      skep_credit_micro(&host->manifest, &host->shard)};
+                                      skep_credit_micro(&host->manifest, &host->shard), false};
             count++;
         }
     }

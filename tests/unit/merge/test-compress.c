@@ -280,14 +280,14 @@ static void a_shard_is_given_up_between_two_blocks(void **state)
     static float residual[COUNT];
     const struct skep_tiling tiling = skep_tiling_of((const uint32_t[]){192, 64}, 2, 64);
     assert_int_equal(tiling.blocks, 3);
+    const struct skep_compress_options options = {.decay = 1, .stopped = no_blocks_left};
     fill(delta, COUNT, 9);
     for (unsigned blocks = 0; blocks <= 3; blocks++) {
         struct skep_update_body body = {0};
         struct skep_error err = {0};
         memset(residual, 0, sizeof residual);
         blocks_left = blocks;
-        int rc =
-            skep_compress_shard_until(no_blocks_left, &tiling, 1, 1, delta, residual, &body, &err);
+        int rc = skep_compress_shard_with(&options, &tiling, 1, delta, residual, &body, &err);
         assert_int_equal(rc, blocks < 3 ? SKEP_ERR_CANCELLED : SKEP_OK);
         assert_int_equal(body.tensor_count, blocks < 3 ? 0 : 1);
         skep_update_body_done(&body);

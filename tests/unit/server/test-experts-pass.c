@@ -221,7 +221,7 @@ static void an_update_is_made_once_for_each_version(void **state)
     assert_int_equal(made.step.rows, 4);
     assert_int_equal(account->step, 1);
     assert_int_equal(
-        skep_shape_check_body(&scene->shape, made.step.body.data, made.step.body.size, NULL),
+        skep_shape_check_body(&scene->shape, 0, made.step.body.data, made.step.body.size, NULL),
         SKEP_OK);
     skep_buffer_done(&made.step.body);
     assert_int_equal(update(scene).step.outcome, SKEP_REMOTE_EMPTY);

@@ -152,8 +152,9 @@ static char *payload_of(const struct fixture *fixture, uint32_t attempt, size_t 
     struct skep_receipt receipts[4];
     for (uint8_t i = 0; i < count; i++) {
         struct skep_round_update update = update_of((uint8_t)(i + 1));
-        receipts[i] = (struct skep_receipt){update.hash, update.donor, 0,
-                                            skep_credit_micro(&fixture->manifest, &fixture->shard)};
+        receipts[i] =
+            (struct skep_receipt){update.hash, update.donor, 0,
+                                  skep_credit_micro(&fixture->manifest, &fixture->shard), false};
     }
     struct skep_seal seal = {.project = fixture->manifest.project,
                              .shard = fixture->shard,

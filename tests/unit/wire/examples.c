@@ -66,6 +66,9 @@ void example_update(struct skep_update_statement *statement)
     *statement = (struct skep_update_statement){
         .shard = {SKEP_SHARD_FFN, 1, 0, 3},
         .base_version = 4,
+        .trunk_version = 6,
+        .remote = true,
+        .stamp = 123456789,
         .tokens = 20480,
         .loss_first = 2.25,
         .loss_last = 1.0 / 3,
@@ -88,7 +91,8 @@ void example_caller(struct skep_caller_statement *statement)
 
 void example_seal(struct skep_seal *seal)
 {
-    *seal = (struct skep_seal){.version = 5, .attempt = 2, .receipt_count = 2};
+    *seal = (struct skep_seal){
+        .version = 5, .attempt = 2, .norm = 987654321, .receipt_count = 2, .finding_count = 2};
     fill(&seal->project, 0x11);
     fill(&seal->previous, 0x64);
     fill(&seal->state, 0x65);
@@ -98,6 +102,14 @@ void example_seal(struct skep_seal *seal)
         fill(&seal->receipts[i].donor, 0x71 + i);
         seal->receipts[i].base_version = 3 + (uint64_t)i;
         seal->receipts[i].credit_micro = 1234567;
+        seal->receipts[i].audited = i == 1;
+    }
+    seal->findings = skep_alloc(2, sizeof *seal->findings);
+    for (int i = 0; i < 2; i++) {
+        fill(&seal->findings[i].update, 0x56 + i);
+        fill(&seal->findings[i].donor, 0x73 + i);
+        seal->findings[i].base_version = 2 + (uint64_t)i;
+        seal->findings[i].verdict = i == 0 ? SKEP_VERDICT_VALID : SKEP_VERDICT_INVALID;
     }
 }
 

@@ -89,6 +89,13 @@ static void the_sections_are_held_to_their_ranges(void **state)
     assert_check(&manifest,
                  "manifest.merge: field liars_permille is 500; allowed: an integer from 0 to 499");
     manifest.merge.liars_permille = 250;
+    manifest.update.mask = (enum skep_mask)2;
+    assert_check(&manifest, "manifest.update: field mask is choice 2; allowed: 0 to 1");
+    manifest.update.mask = SKEP_MASK_COMMON;
+    manifest.trust.stamp_bits = 21;
+    assert_check(&manifest,
+                 "manifest.trust: field stamp_bits is 21; allowed: an integer from 0 to 20");
+    manifest.trust.stamp_bits = 20;
     manifest.merge.least_updates = 9;
     manifest.merge.most_updates = 8;
     assert_check(&manifest,
@@ -144,7 +151,7 @@ static void a_wrong_field_of_a_section_is_refused_by_name(void **state)
          "krum, multi_krum, geometric_median, centered_clip, nnm_trimmed_mean, "
          "nnm_geometric_median"},
         {"\"keep\":256", "\"keep\":256,\"kept\":1",
-         "manifest.update: unknown field \"kept\" with value 1; allowed: keep, "
+         "manifest.update: unknown field \"kept\" with value 1; allowed: keep, mask, "
          "error_decay_permille, "
          "scale_ceiling"},
         {"\"replicas\":4", "\"replicas\":65",

@@ -370,6 +370,16 @@ static void values_out_of_range_are_refused_with_field_value_and_range(void **st
         "seal", "\"base_version\":3", "\"base_version\":5",
         "seal.receipts: field base_version is 5; allowed: less than the seal's version (5)");
     assert_sentence(
+        "seal", "\"base_version\":2", "\"base_version\":6",
+        "seal.findings: field base_version is 6; allowed: less than the seal's version (5)");
+    assert_sentence("seal", "\"invalid\"", "\"doubtful\"",
+                    "seal.findings: field verdict is \"doubtful\"; allowed: valid, invalid");
+    assert_sentence("seal", "\"norm\":987654321", "\"norm\":-1",
+                    "seal: field norm is -1; allowed: an integer from 0 to 9007199254740991");
+    assert_sentence("update", "\"stamp\":123456789", "\"stamp\":9007199254740992",
+                    "update: field stamp is 9007199254740992; allowed: an integer from 0 to "
+                    "9007199254740991");
+    assert_sentence(
         "seal", "\"shard\":\"trunk\"", "\"shard\":\"ffn.01.0.0\"",
         "seal: field shard is \"ffn.01.0.0\"; allowed: trunk or ffn.<layer>.<row>.<column>");
     assert_sentence("update", "\"tokens\":20480", "\"tokens\":-1",
@@ -401,6 +411,43 @@ static void receipts_stand_in_rising_order_without_repetition(void **state)
     skep_seal_done(&seal);
 }
 
+static void findings_stand_in_rising_order_without_repetition(void **state)
+{
+    (void)state;
+    struct skep_seal seal;
+    example_seal(&seal);
+    seal.findings[1].update = seal.findings[0].update;
+    char *text = skep_seal_encode(&seal);
+    struct skep_seal again = {0};
+    struct skep_error err = {0};
+    assert_int_equal(skep_seal_decode(text, strlen(text), &again, &err), SKEP_ERR_FORMAT);
+    assert_non_null(strstr(err.text, "seal.findings: update "));
+    assert_non_null(strstr(err.text, "expected each once, in rising order"));
+    free(text);
+    skep_seal_done(&seal);
+}
+
+static void a_seal_has_no_more_findings_than_allowed(void **state)
+{
+    (void)state;
+    struct skep_finding findings[SKEP_LIMIT_FINDINGS + 1] = {0};
+    struct skep_seal seal = {.version = 1, .findings = findings};
+    for (size_t i = 0; i <= SKEP_LIMIT_FINDINGS; i++) {
+        findings[i].update.bytes[0] = (uint8_t)i;
+    }
+    for (size_t more = 0; more < 2; more++) {
+        struct skep_seal again = {0};
+        struct skep_error err = {0};
+        seal.finding_count = SKEP_LIMIT_FINDINGS + more;
+        char *text = skep_seal_encode(&seal);
+        int rc = skep_seal_decode(text, strlen(text), &again, &err);
+        assert_int_equal(rc, more == 0 ? SKEP_OK : SKEP_ERR_FORMAT);
+        assert_int_equal(again.finding_count, more == 0 ? SKEP_LIMIT_FINDINGS : 0);
+        skep_seal_done(&again);
+        free(text);
+    }
+}
+
 static void a_promise_without_a_vote_says_nothing_of_it(void **state)
 {
     (void)state;
@@ -426,6 +473,8 @@ int main(void)
         cmocka_unit_test(no_damaged_byte_gets_further_than_a_sentence),
         cmocka_unit_test(values_out_of_range_are_refused_with_field_value_and_range),
         cmocka_unit_test(receipts_stand_in_rising_order_without_repetition),
+        cmocka_unit_test(findings_stand_in_rising_order_without_repetition),
+        cmocka_unit_test(a_seal_has_no_more_findings_than_allowed),
         cmocka_unit_test(a_promise_without_a_vote_says_nothing_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -247,10 +247,10 @@ static void an_unknown_field_is_named_with_those_there_are(void **state)
 {
     (void)state;
     refuse("data:\n  file: x\nupdate:\n  keep: 64\n  kept: 32\n",
-           "task.yaml:5: update: unknown field kept; allowed: keep, error_decay_permille, "
+           "task.yaml:5: update: unknown field kept; allowed: keep, mask, error_decay_permille, "
            "scale_ceiling");
     refuse("nam: x\n", "task.yaml:1: unknown field nam; allowed: data, model, training, update, "
-                       "merge, name, replicas, chunk_bytes");
+                       "merge, trust, name, replicas, chunk_bytes");
     refuse_saying("data: {file: x}\n\nmodels:\n  dim: 8\n", "task.yaml:3: unknown field models;");
     refuse_saying("data: {file: x}\nproject: 00\n", "task.yaml:2: unknown field project;");
     refuse_saying("data: {file: x}\n? \n: 1\n", "task.yaml:2: unknown field ;");
