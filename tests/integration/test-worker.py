@@ -361,7 +361,7 @@ def a_donors_own_moments_and_residual_begin_anew_when_they_are_damaged():
             assert status == 0 and last["event"] == "done", (status, last)
             assert kind in worker.log and "anew from zero" in worker.log and place in worker.log, worker.log
             assert results(path) == expected[0]
-            os.unlink(os.path.join(folder, place))
+            assert not os.path.exists(os.path.join(folder, place))  # the update says that it began with nothing
 
 
 # ---- the daemon, whose job this is ----
