@@ -1,7 +1,8 @@
 #include "common/merge/weights.h"
 
 #include <assert.h>
-#include <stdbool.h>
+
+#include "common/merge/fixed.h"
 
 /*
  * Why nothing overflows. Products come with up to 126 bits and n <= 64 = 2^6. Multiplied by a power of two they have at most
@@ -67,19 +68,6 @@ static __int128 shifted(__int128 value, int32_t shift)
     return value < 0 ? -(__int128)magnitude : (__int128)magnitude;
 }
 
-/* The largest root with root * root <= square, by bits; square < 2^126. */
-static uint64_t root_of(unsigned __int128 square)
-{
-    uint64_t root = 0;
-    for (uint64_t bit = (uint64_t)1 << 62; bit != 0; bit >>= 1) {
-        uint64_t trial = root | bit;
-        if ((unsigned __int128)trial * trial <= square) {
-            root = trial;
-        }
-    }
-    return root;
-}
-
 /* Indices of the keys from the least to the greatest, equal ones by index. */
 static void sort_by(const unsigned __int128 *keys, size_t count, size_t *ret_order)
 {
@@ -140,7 +128,7 @@ static void distances_to(const struct table *table, const int64_t *weights, uint
     for (size_t i = 0; i < n; i++) {
         __int128 square = (__int128)table->at[i * n + i] * WEIGHT_ONE * WEIGHT_ONE -
                           2 * WEIGHT_ONE * to_centre[i] + square_of_centre;
-        ret_distances[i] = square < 0 ? 0 : root_of((unsigned __int128)square);
+        ret_distances[i] = square < 0 ? 0 : skep_fixed_root((unsigned __int128)square);
     }
 }
 
@@ -297,20 +285,27 @@ void skep_gram_nearest(const struct skep_gram *gram, size_t count, uint64_t *ret
     }
 }
 
-static bool is_in(uint64_t set, size_t member)
-{
-    return (set >> member & 1) != 0;
-}
-
 /* row[k] = <sum of the updates in `set`, x_k>, divided by 2^shift. */
 static void sum_rows(const struct skep_gram *gram, uint64_t set, int32_t shift, __int128 *row)
 {
     for (size_t k = 0; k < gram->n; k++) {
         row[k] = 0;
-        for (size_t j = 0; j < gram->n; j++) {
-            row[k] += is_in(set, j) ? shifted(gram->products[j * gram->n + k], shift) : 0;
+    }
+    for (; set != 0; set &= set - 1) {
+        const __int128 *products = gram->products + (size_t)__builtin_ctzll(set) * gram->n;
+        for (size_t k = 0; k < gram->n; k++) {
+            row[k] += shift == 0 ? products[k] : shifted(products[k], shift);
         }
     }
+}
+
+static __int128 sum_of(const __int128 *row, uint64_t set)
+{
+    __int128 sum = 0;
+    for (; set != 0; set &= set - 1) {
+        sum += row[__builtin_ctzll(set)];
+    }
+    return sum;
 }
 
 void skep_gram_mix(const struct skep_gram *gram, const uint64_t *sets, struct skep_gram *ret)
@@ -324,13 +319,9 @@ void skep_gram_mix(const struct skep_gram *gram, const uint64_t *sets, struct sk
         __int128 row[SKEP_GRAM_MOST];
         sum_rows(gram, sets[a], shift, row);
         for (size_t b = 0; b < n; b++) {
-            __int128 sum = 0;
-            for (size_t k = 0; k < n; k++) {
-                sum += is_in(sets[b], k) ? row[k] : 0;
-            }
             int32_t pairs = __builtin_popcountll(sets[a]) * __builtin_popcountll(sets[b]);
             assert(pairs > 0 && "an update is always in its own set");
-            ret->products[a * n + b] = shifted(sum / pairs, -shift);
+            ret->products[a * n + b] = shifted(sum_of(row, sets[b]) / pairs, -shift);
         }
     }
 }
