@@ -8,7 +8,7 @@ libjansson-dev libcyaml-dev libyaml-dev libopenblas-dev libncurses-dev zlib1g-de
 packages_text="bible-kjv"
 packages_test="libcmocka-dev clang clang-format libclang-rt-14-dev xz-utils
 python3 python3-yaml python3-jsonschema python3-cryptography binutils
-gcc-aarch64-linux-gnu libc6-dev-arm64-cross"
+gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user valgrind"
 
 say() {
     printf '%s\n' "$*" >&2

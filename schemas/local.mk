@@ -9,3 +9,4 @@ EXTRA_DIST += schemas/message.schema.json
 EXTRA_DIST += schemas/record.schema.json
 EXTRA_DIST += schemas/seal.schema.json
 EXTRA_DIST += schemas/update.schema.json
+EXTRA_DIST += schemas/vectors/merge/README.md schemas/vectors/merge/corpus.txt

@@ -84,7 +84,7 @@ static void sort_by(const unsigned __int128 *keys, size_t count, size_t *ret_ord
 static uint64_t median_of(const uint64_t *values, size_t count)
 {
     unsigned __int128 keys[SKEP_GRAM_MOST];
-    size_t order[SKEP_GRAM_MOST];
+    size_t order[SKEP_GRAM_MOST] = {0};
     for (size_t i = 0; i < count; i++) {
         keys[i] = values[i];
     }

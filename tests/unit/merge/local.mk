@@ -11,3 +11,6 @@ tests_unit_merge_test_weights_SOURCES = tests/unit/merge/test-weights.c
 tests_unit_merge_test_weights_LDADD = common/merge/libskep-merge.a $(LIBS_FLOOR1) $(CMOCKA_LIBS) -lm
 tests_unit_merge_test_gate_SOURCES = tests/unit/merge/test-gate.c
 tests_unit_merge_test_gate_LDADD = common/merge/libskep-merge.a $(LIBS_FLOOR1) $(CMOCKA_LIBS)
+check_PROGRAMS += tests/unit/merge/test-same-bits
+tests_unit_merge_test_same_bits_SOURCES = tests/unit/merge/test-same-bits.c tests/unit/merge/corpus.c tests/unit/merge/corpus.h
+tests_unit_merge_test_same_bits_LDADD = common/merge/libskep-merge.a $(LIBS_FLOOR1)
