@@ -26,6 +26,8 @@
 #define LEAST_DISTANCE ((uint64_t)2 << SKEP_WEIGHT_BITS)
 #define SMOOTHING_BITS 16 /* nu = median norm / 2^16 */
 #define WEISZFELD_STEPS 8
+/* Measured with 1000 values, noise of twice the signal, 19 to 31 % sign flips or ALIE, n = 16 to 64: after one step the centre points within
+ * 0.002 (cosine to the honest mean) of where eight take it, after three within 0.001. Its length is the rescaling's to mend. */
 #define CLIP_STEPS 3
 
 /* The matrix in canonical scale: its largest magnitude has TABLE_BITS bits, or all is 0. */

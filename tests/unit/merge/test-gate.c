@@ -60,6 +60,16 @@ static void the_limit_is_three_sigma_of_recent_changes(void **state)
     assert_int_equal(skep_gate_limit(&history, LOSS), 3 * (20000 * 14826 / 10000));
 }
 
+static void of_an_even_number_the_lower_median_counts(void **state)
+{
+    (void)state;
+    struct skep_gate_history history = {0};
+    for (size_t i = 0; i < 8; i++) {
+        skep_gate_push(&history, LOSS, LOSS + (i < 4 ? 0 : 100000));
+    }
+    assert_int_equal(skep_gate_limit(&history, LOSS), 3000);
+}
+
 static void noise_at_rest_does_not_trip_the_gate(void **state)
 {
     (void)state;
@@ -178,6 +188,7 @@ int main(void)
         cmocka_unit_test(a_step_that_lowers_the_loss_is_taken_in_full),
         cmocka_unit_test(a_harmful_step_is_halved_then_quartered_then_skipped),
         cmocka_unit_test(the_limit_is_three_sigma_of_recent_changes),
+        cmocka_unit_test(of_an_even_number_the_lower_median_counts),
         cmocka_unit_test(noise_at_rest_does_not_trip_the_gate),
         cmocka_unit_test(without_history_only_a_gross_rise_trips_the_gate),
         cmocka_unit_test(liars_in_a_minority_of_rounds_do_not_open_the_gate),
