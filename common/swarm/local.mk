@@ -15,3 +15,5 @@ common_swarm_libskep_swarm_a_SOURCES = \
     common/swarm/update-open.c common/swarm/update-open.h
 common_swarm_libskep_swarm_a_SOURCES += common/swarm/chunk-hash.c common/swarm/chunk-hash.h
 EXTRA_DIST += common/swarm/README.md
+common_swarm_libskep_swarm_a_SOURCES += common/swarm/reputation.c common/swarm/reputation.h common/swarm/audit-policy.c
+common_swarm_libskep_swarm_a_SOURCES += common/swarm/audit.c common/swarm/audit.h

@@ -23,7 +23,7 @@
  *
  * because both branches are linear: a false round at n is worth 1 and risks all, an honest one is worth 1 and costs 1. Asking for a gain
  * of at most 1/20 for all n gives a(n) = max(1, J(n) / 20): 20 jobs that are all looked at before they are merged, then 1.05^(n - 20)
- * jobs for each further step, down to 1 audit in 50 jobs at n = 99 (reached after some 1000 jobs). An honest donor pays for it with audits of
+ * jobs for each further step, down to 1 audit in 50 jobs from n = 100 on (reached after some 1000 jobs). An honest donor pays for it with audits of
  * 20 (1 + ln(J / 20)) of its first J jobs: 10 % of the first 1000, under 3 % of the first 10,000 (BOINC's curve: 4.5 % and 2.3 %).
  *
  * Absence. Without it one machine could warm up a hundred keys, one after the other, and turn with all of them in one round. Two rules:
@@ -56,8 +56,8 @@
 #define SKEP_PROBATION 20u
 /* The rarest audit. */
 #define SKEP_AUDIT_FLOOR_PERMILLE 20u
-/* Fewer updates than this in a round cannot outvote a liar (merge.h): only audited or trusted ones are merged. */
-#define SKEP_MERGE_VOTE 5u
+/* n stops growing here. Audits get no rarer from 100 on, and beyond it n would only be the memory of good days. */
+#define SKEP_REPUTATION_MOST 200u
 /* Rows a table holds by default: some 5 MB. */
 #define SKEP_REPUTATION_LIMIT 65536u
 
@@ -82,9 +82,9 @@ void skep_reputations_free(struct skep_reputations *table);
 
 /*
  * The next trunk version. A version skipped or repeated is SKEP_ERR_STATE, another shard SKEP_ERR_ARGUMENT; then nothing changes.
- * Receipts count as presence, audited ones and valid findings as n + 1; an invalid finding bans its donor, known or not. A full table
- * forgets, in this order: those with n = 0, seen longest ago first; then the smallest n; bans last, the oldest first. (Forgetting one with
- * n = 0 changes nothing for it but its count of merged updates.)
+ * Receipts count as presence, audited ones and valid findings (of a donor that is known) as n + 1; an invalid finding bans its donor,
+ * known or not. A full table forgets the smallest n, of equals the one seen longest ago; bans last, the oldest first. (Forgetting one with n = 0 changes
+ * nothing for it but its count of merged updates.) That costs one pass over the table for each donor it takes in, some milliseconds.
  */
 int skep_reputation_apply(struct skep_reputations *table, const struct skep_seal *seal,
                           struct skep_error *err);
@@ -110,10 +110,9 @@ int skep_reputation_restore(struct skep_reputations *table, uint64_t version,
 
 /* n >= SKEP_PROBATION, not away, not banned. */
 bool skep_reputation_trusted(const struct skep_reputation *reputation);
-/* May an update of this donor be merged in a round of `updates` candidates? The banned never; those on probation or away, and everyone
- * in a round of fewer than SKEP_MERGE_VOTE, only if the update was audited or (in a small round) the donor is trusted. */
-bool skep_reputation_may_merge(const struct skep_reputation *reputation, bool audited,
-                               size_t updates);
+/* May an update of this donor be merged? The banned never, the trusted always, everybody else only after an audit. (So a round of fewer
+ * than 5, which cannot outvote a liar (merge.h), holds audited and trusted ones only, too.) */
+bool skep_reputation_may_merge(const struct skep_reputation *reputation, bool audited);
 /* Whose update goes first when there are too many: trusted and higher n first, then the smaller hash. As memcmp; pure order. */
 int skep_reputation_before(const struct skep_reputation *a, const struct skep_hash *update_a,
                            const struct skep_reputation *b, const struct skep_hash *update_b);
@@ -133,9 +132,10 @@ struct skep_audit_hint {
 };
 
 /*
- * Audits without a lot: sets ret_audit[i] (count of them) for near-copies, for the 1 (of up to 15) or 2 (of 16 and more) updates least like
- * the aggregate, and, if `alarm` (the loss gate stopped the step) or more than a quarter of the round is suspect by itself (copies,
- * cosines below 0, norms beyond 8 times the median or below an 8th), for all. Returns how many are set. Ties: lower index.
+ * Audits without a lot: sets ret_audit[i] (count of them) for near-copies, for the update (from 32 on two) least like the aggregate in
+ * rounds of 8 and more, and for all if `alarm` (the loss gate stopped the step) or more than a quarter of the round is suspect by
+ * itself: copies, cosines below 0, norms beyond 8 times the median or below an 8th. Returns how many are set. Ties: lower index. It costs
+ * one audit in 8 to 32 updates, and whoever pulls the hardest against the others is looked at every time.
  */
 size_t skep_audit_suspects(const struct skep_audit_hint *hints, size_t count, bool alarm,
                            bool *ret_audit);

@@ -13,3 +13,6 @@ tests_unit_swarm_test_history_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/swarm/test-chunk-hash
 tests_unit_swarm_test_chunk_hash_SOURCES = tests/unit/swarm/test-chunk-hash.c
 tests_unit_swarm_test_chunk_hash_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/swarm/test-reputation
+tests_unit_swarm_test_reputation_SOURCES = tests/unit/swarm/test-reputation.c
+tests_unit_swarm_test_reputation_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
