@@ -57,3 +57,8 @@ EXTRA_DIST += tests/bench/mnist-remote
 SCRIPT_BENCHES += tests/bench/worker-stop
 EXTRA_DIST += tests/bench/worker-memory tests/bench/worker-stop
 BENCH_PARTS += client/skep client/skep-worker tests/integration/make-job
+
+EXTRA_PROGRAMS += tests/bench/merge-speed
+BENCHES += tests/bench/merge-speed
+tests_bench_merge_speed_SOURCES = tests/bench/merge-speed.c
+tests_bench_merge_speed_LDADD = $(LIBS_FLOOR2)

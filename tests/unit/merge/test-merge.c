@@ -14,9 +14,12 @@
 
 #define MOST_INPUTS 16
 
-static const struct skep_merge_config mean = {.rule = SKEP_MERGE_MEAN, .step_permille = 1000};
-static const struct skep_merge_config trimmed = {
-    .rule = SKEP_MERGE_TRIMMED_MEAN, .liars_permille = 250, .step_permille = 1000};
+static const struct skep_merge_config mean = {
+    .rule = SKEP_MERGE_MEAN, .clip_permille = 1000, .step_permille = 1000};
+static const struct skep_merge_config trimmed = {.rule = SKEP_MERGE_TRIMMED_MEAN,
+                                                 .liars_permille = 250,
+                                                 .clip_permille = 1000,
+                                                 .step_permille = 1000};
 
 /* A shard of two tensors with updates for it. */
 enum { ROWS = 64, COLUMNS = 128, MATRIX = ROWS * COLUMNS, VECTOR = 96, TOTAL = MATRIX + VECTOR };
@@ -28,7 +31,12 @@ static int merge_onto(float *parameters, const size_t *ends, size_t tensor_count
 {
     const struct skep_merge_shard shard = {parameters, ends, tensor_count};
     const struct skep_merge_options options = {.config = config};
-    return skep_merge(&shard, inputs, count, &options, NULL, err);
+    struct skep_merge_input hashed[100] = {0};
+    for (size_t i = 0; i < count; i++) {
+        hashed[i] = inputs[i];
+        hashed[i].hash.bytes[0] = (uint8_t)i;
+    }
+    return skep_merge(&shard, hashed, count, &options, NULL, err);
 }
 
 struct shard {
@@ -413,7 +421,9 @@ static void trimming_agrees_with_sorting_whole_columns(void **state)
     }
     double factor = fmin(2, fmax(1, median / sqrt(square)));
     static float merged[TOTAL];
-    merge_to(shard, shard->inputs, N, &trimmed, merged);
+    struct skep_merge_config config = trimmed;
+    config.liars_permille = 222; /* f = 2 of 9 */
+    merge_to(shard, shard->inputs, N, &config, merged);
     for (size_t p = 0; p < TOTAL; p++) {
         double expected = (double)shard->parameters[p] - factor * combined[p];
         assert_true(fabs((double)merged[p] - expected) < 1e-6);
@@ -598,6 +608,7 @@ static void a_merge_has_the_golden_bits(void **state)
     }
     struct skep_merge_config config = trimmed;
     config.step_permille = 700;
+    config.liars_permille = 181; /* f = 2 of 11 */
     assert_true(fingerprint(parameters) == 0x64b2867a25b73d37u);
     assert_int_equal(merge_onto(parameters, offsets, 2, inputs, 11, &config, NULL), SKEP_OK);
     assert_true(fingerprint(parameters) == 0xb0f1c693070dc5e9u);

@@ -1,0 +1,43 @@
+#include "common/merge/copies.h"
+
+#include "common/merge/fixed.h"
+
+bool skep_copies_informative(const struct skep_tiling *tiling)
+{
+    return tiling->kept * 8 <= tiling->tile_rows * tiling->tile_columns;
+}
+
+/* Counts are below 2^32, so products with 1000 are far from 2^64; norms are below 2^63. */
+static bool nearly_equal(const struct skep_pairs *pairs, size_t i, size_t j,
+                         uint32_t overlap_permille)
+{
+    size_t n = pairs->n;
+    uint64_t shared = pairs->shared[i * n + j];
+    uint64_t either = pairs->shared[i * n + i] + pairs->shared[j * n + j] - shared;
+    if (either == 0 || shared * 1000 < either * overlap_permille) {
+        return false;
+    }
+    unsigned __int128 norms =
+        (unsigned __int128)skep_fixed_root((unsigned __int128)pairs->products[i * n + i]) *
+        skep_fixed_root((unsigned __int128)pairs->products[j * n + j]);
+    return pairs->products[i * n + j] >= (__int128)(norms / 2);
+}
+
+void skep_copies_find(const struct skep_pairs *pairs, const uint32_t *staleness,
+                      uint32_t overlap_permille, size_t *ret_copy_of)
+{
+    size_t n = pairs->n;
+    for (size_t j = 0; j < n; j++) {
+        ret_copy_of[j] = j;
+    }
+    for (uint32_t age = 0; age <= SKEP_LIMIT_STALENESS && overlap_permille != 0; age++) {
+        for (size_t j = 0; j < n; j++) {
+            for (size_t i = 0; i < n && staleness[j] == age && ret_copy_of[j] == j; i++) {
+                bool earlier = staleness[i] < age || (staleness[i] == age && i < j);
+                if (earlier && ret_copy_of[i] == i && nearly_equal(pairs, i, j, overlap_permille)) {
+                    ret_copy_of[j] = i;
+                }
+            }
+        }
+    }
+}
