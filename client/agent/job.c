@@ -11,6 +11,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/model/layout.h"
+#include "common/swarm/history.h"
 #include "common/swarm/ticket.h"
 #include "common/swarm/update-open.h"
 #include "common/sys/clock.h"
@@ -166,17 +167,18 @@ static int link_or_copy(const char *from, const char *to, struct skep_error *err
     return rc;
 }
 
-/* What the job begins with, under names of its own. */
+/* What the job begins with, under names of its own. A history is both of its files or none. */
 static int take_inputs(const struct skep_job_shard *shard, const char *state,
                        const struct skep_outbox *outbox, struct skep_error *err)
 {
     char *moments = skep_outbox_own_path(outbox, &shard->shard, "moments");
     char *residual = skep_outbox_own_path(outbox, &shard->shard, "residual");
+    bool whole = skep_file_exists(moments) && skep_file_exists(residual);
     int rc = link_or_copy(state, shard->state, err);
-    if (rc == 0) {
+    if (rc == 0 && whole) {
         rc = link_or_copy(moments, shard->moments, err);
     }
-    if (rc == 0) {
+    if (rc == 0 && whole) {
         rc = link_or_copy(residual, shard->residual, err);
     }
     free(moments);
@@ -452,6 +454,49 @@ void skep_job_forget_damaged(const struct skep_job *job, const struct skep_sessi
 
 /* ---- the updates ---- */
 
+/* The hash that a flat file ends with; zeros if there is none. */
+static struct skep_hash end_of(const struct skep_job *job, const struct skep_shard *shard,
+                               const char *what)
+{
+    struct skep_hash hash = {{0}};
+    char *path = path_in(job, shard, what);
+    int64_t size = skep_file_size(path);
+    if (size >= (int64_t)sizeof hash.bytes) {
+        uint64_t offset = (uint64_t)size - sizeof hash.bytes;
+        (void)skep_file_read_at(path, offset, hash.bytes, sizeof hash.bytes, NULL);
+    }
+    free(path);
+    return hash;
+}
+
+static struct skep_hash history_before(const struct skep_job *job, const struct skep_shard *shard)
+{
+    struct skep_hash moments = end_of(job, shard, "moments-before");
+    struct skep_hash residual = end_of(job, shard, "residual-before");
+    return skep_history_of(&moments, &residual);
+}
+
+static struct skep_hash history_after(const struct skep_job *job, const struct skep_shard *shard)
+{
+    struct skep_hash moments = end_of(job, shard, "moments");
+    struct skep_hash residual = end_of(job, shard, "residual");
+    return skep_history_of(&moments, &residual);
+}
+
+/* The other shards of the job, for the trunk's update. The caller frees. */
+static struct skep_update_part *name_parts(const struct skep_job *job,
+                                           const struct skep_manifest *manifest)
+{
+    struct skep_update_part *parts = skep_alloc(job->shard_count, sizeof *parts);
+    for (size_t i = 1; i < job->shard_count; i++) {
+        struct skep_update_part *part = &parts[i - 1];
+        part->shard = skep_manifest_shard(manifest, job->shards[i]);
+        part->base_version = job->bases[i].version;
+        part->before = history_before(job, &part->shard);
+    }
+    return parts;
+}
+
 static int publish_shard(struct skep_job *job, size_t i, struct skep_session *session,
                          struct skep_outbox *outbox, const struct skep_key *key,
                          struct skep_error *err)
@@ -467,11 +512,16 @@ static int publish_shard(struct skep_job *job, size_t i, struct skep_session *se
         .loss_first = job->last.loss_first,
         .loss_last = job->last.loss,
     };
-    char name[SKEP_SHARD_TEXT_SIZE];
-    skep_shard_format(&statement.shard, name);
-    char *body_path = skep_format("%s/%s.body", job->folder, name);
-    char *moments = skep_format("%s/%s.moments", job->folder, name);
-    char *residual = skep_format("%s/%s.residual", job->folder, name);
+    struct skep_update_part *parts = NULL;
+    statement.before = history_before(job, &statement.shard);
+    statement.after = history_after(job, &statement.shard);
+    if (statement.shard.kind == SKEP_SHARD_TRUNK) {
+        statement.parts = parts = name_parts(job, &session->manifest);
+        statement.part_count = job->shard_count - 1;
+    }
+    char *body_path = path_in(job, &statement.shard, "body");
+    char *moments = path_in(job, &statement.shard, "moments");
+    char *residual = path_in(job, &statement.shard, "residual");
     struct skep_buffer body = {0};
     struct skep_buffer file = {0};
     int rc = skep_file_read(body_path, SKEP_LIMIT_UPDATE_BYTES, &body, err);
@@ -484,6 +534,7 @@ static int publish_shard(struct skep_job *job, size_t i, struct skep_session *se
     free(body_path);
     free(moments);
     free(residual);
+    free(parts);
     return rc;
 }
 

@@ -19,6 +19,7 @@
 #define SKEP_LIMIT_KEEPERS 64u           /* named by a manifest */
 #define SKEP_LIMIT_UPDATES_PER_ROUND 64u /* merged in one version of one shard */
 #define SKEP_LIMIT_FINDINGS 64u          /* of audits, in one seal */
+#define SKEP_LIMIT_JOB_SHARDS 4096u      /* the trunk and the experts of one job */
 #define SKEP_LIMIT_PENDING_UPDATES 256u  /* held by a keeper for one shard */
 #define SKEP_LIMIT_LAYERS 64u
 #define SKEP_LIMIT_GRID 256u /* rows or columns */

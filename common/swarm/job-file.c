@@ -208,7 +208,7 @@ int skep_job_file_decode(const void *text, size_t size, struct skep_job_file *re
         rc = skep_json_get_array(root, "job", "chunks", SKEP_LIMIT_CHUNKS, &chunks, err);
     }
     if (rc == 0) {
-        rc = skep_json_get_array(root, "job", "shards", SKEP_JOB_SHARDS, &shards, err);
+        rc = skep_json_get_array(root, "job", "shards", SKEP_LIMIT_JOB_SHARDS, &shards, err);
     }
     if (rc == 0) {
         rc = read_chunks(chunks, &job, err);

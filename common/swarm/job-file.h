@@ -29,8 +29,6 @@
 #include "common/base/error.h"
 #include "common/base/id.h"
 
-#define SKEP_JOB_SHARDS 4096u /* at most in one job */
-
 struct skep_job_shard {
     struct skep_shard shard;
     uint64_t

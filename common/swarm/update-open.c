@@ -71,6 +71,26 @@ int skep_update_open(const void *file, size_t size, struct skep_update_statement
     return 0;
 }
 
+int skep_update_open_parts(const void *file, size_t size, struct skep_update_part **ret_parts,
+                           size_t *ret_count, struct skep_error *err)
+{
+    const uint8_t *text = NULL;
+    const uint8_t *body = NULL;
+    size_t text_size = 0;
+    size_t body_size = 0;
+    struct skep_envelope envelope = {0};
+    int code = skep_update_file_split(file, size, &text, &text_size, &body, &body_size, err);
+    if (code == 0) {
+        code = skep_envelope_parse(text, text_size, &envelope, err);
+    }
+    if (code == 0) {
+        code = skep_update_parts_decode(envelope.payload.data, envelope.payload.size, ret_parts,
+                                        ret_count, err);
+        skep_envelope_done(&envelope);
+    }
+    return code;
+}
+
 void skep_update_seal(const struct skep_key *key, struct skep_update_statement *statement,
                       const struct skep_buffer *body, struct skep_buffer *ret_file)
 {

@@ -107,16 +107,119 @@ static const struct skep_field UPDATE[] = {
     FIELD(skep_update_statement, remote, BOOL, 0, 0),
     FIELD(skep_update_statement, stamp, U64, 0, MOST),
     FIELD(skep_update_statement, body, ID, 0, 0),
+    FIELD(skep_update_statement, before, ID, 0, 0),
+    FIELD(skep_update_statement, after, ID, 0, 0),
     FIELD(skep_update_statement, tokens, U64, 0, MOST),
     FIELD(skep_update_statement, loss_first, REAL, 0, 1e6),
     FIELD(skep_update_statement, loss_last, REAL, 0, 1e6),
+    {"shards", SKEP_FIELD_OTHER, 0, 0, 0, NULL},
+};
+
+static const struct skep_field PART[] = {
+    FIELD(skep_update_part, shard, SHARD, 0, 0),
+    FIELD(skep_update_part, base_version, U64, 0, MOST),
+    FIELD(skep_update_part, before, ID, 0, 0),
 };
 
 char *skep_update_statement_encode(const struct skep_update_statement *statement)
 {
     struct skep_json *root = skep_json_object_new();
+    struct skep_json *parts = skep_json_array_new();
     skep_fields_write(UPDATE, COUNT(UPDATE), statement, root);
+    for (size_t i = 0; statement->parts != NULL && i < statement->part_count; i++) {
+        struct skep_json *item = skep_json_object_new();
+        skep_fields_write(PART, COUNT(PART), &statement->parts[i], item);
+        skep_json_push_take(parts, item);
+    }
+    skep_json_set_take(root, "shards", parts);
     return write_take(root);
+}
+
+static int by_shard(const void *a, const void *b)
+{
+    char first[SKEP_SHARD_TEXT_SIZE];
+    char second[SKEP_SHARD_TEXT_SIZE];
+    skep_shard_format(&((const struct skep_update_part *)a)->shard, first);
+    skep_shard_format(&((const struct skep_update_part *)b)->shard, second);
+    return strcmp(first, second);
+}
+
+static int check_twice(const struct skep_update_part *parts, size_t count, struct skep_error *err)
+{
+    int rc = SKEP_OK;
+    struct skep_update_part *sorted = skep_alloc(count + 1, sizeof *sorted);
+    if (count > 0) {
+        memcpy(sorted, parts, count * sizeof *sorted);
+        qsort(sorted, count, sizeof *sorted, by_shard);
+    }
+    for (size_t i = 1; i < count && rc == SKEP_OK; i++) {
+        if (skep_shard_equal(&sorted[i - 1].shard, &sorted[i].shard)) {
+            char name[SKEP_SHARD_TEXT_SIZE];
+            skep_shard_format(&sorted[i].shard, name);
+            rc = skep_error_set(err, SKEP_ERR_FORMAT, "update.shards: %s is there twice", name);
+        }
+    }
+    free(sorted);
+    return rc;
+}
+
+/* Only the trunk's update has any: one of them is enough for a job. */
+static int read_parts(const struct skep_json *root, struct skep_update_part **ret_parts,
+                      size_t *ret_count, struct skep_error *err)
+{
+    const struct skep_json *array = NULL;
+    struct skep_shard shard;
+    int rc = skep_json_get_array(root, "update", "shards", SKEP_LIMIT_JOB_SHARDS - 1, &array, err);
+    if (rc == SKEP_OK) {
+        rc = skep_json_get_shard(root, "update", "shard", &shard, err);
+    }
+    size_t count = rc == SKEP_OK ? skep_json_array_size(array) : 0;
+    if (rc != SKEP_OK || count == 0) {
+        return rc;
+    }
+    if (shard.kind != SKEP_SHARD_TRUNK) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "update: field shards has %zu shards; allowed: none but in the "
+                              "trunk's update",
+                              count);
+    }
+    struct skep_update_part *parts = skep_alloc(count, sizeof *parts);
+    for (size_t i = 0; i < count && rc == SKEP_OK; i++) {
+        rc = skep_fields_read(skep_json_array_at(array, i), "update.shards", PART, COUNT(PART),
+                              &parts[i], err);
+        if (rc == SKEP_OK && parts[i].shard.kind == SKEP_SHARD_TRUNK) {
+            rc = skep_error_set(err, SKEP_ERR_FORMAT,
+                                "update.shards: shard %zu is the trunk; allowed: experts", i);
+        }
+    }
+    if (rc == SKEP_OK) {
+        rc = check_twice(parts, count, err);
+    }
+    if (rc != SKEP_OK) {
+        free(parts);
+        return rc;
+    }
+    *ret_parts = parts;
+    *ret_count = count;
+    return SKEP_OK;
+}
+
+int skep_update_parts_decode(const void *payload, size_t size, struct skep_update_part **ret_parts,
+                             size_t *ret_count, struct skep_error *err)
+{
+    struct skep_json *root = NULL;
+    struct skep_update_part *parts = NULL;
+    size_t count = 0;
+    int rc = skep_json_parse(payload, size, "update", &root, err);
+    if (rc == SKEP_OK) {
+        rc = read_parts(root, &parts, &count, err);
+    }
+    skep_json_free(root);
+    if (rc == SKEP_OK) {
+        *ret_parts = parts;
+        *ret_count = count;
+    }
+    return rc;
 }
 
 int skep_update_statement_decode(const void *payload, size_t size,
@@ -125,10 +228,15 @@ int skep_update_statement_decode(const void *payload, size_t size,
 {
     struct skep_json *root = NULL;
     struct skep_update_statement statement = {0};
+    struct skep_update_part *parts = NULL;
     int rc = skep_json_parse(payload, size, "update", &root, err);
     if (rc == SKEP_OK) {
         rc = skep_fields_read(root, "update", UPDATE, COUNT(UPDATE), &statement, err);
     }
+    if (rc == SKEP_OK) {
+        rc = read_parts(root, &parts, &statement.part_count, err);
+    }
+    free(parts);
     if (rc == SKEP_OK) {
         *ret_statement = statement;
     }

@@ -57,16 +57,33 @@ struct skep_update_statement {
     bool remote;
     uint64_t stamp;        /* the nonce of the donor's stamp for this project (swarm/stamp.h) */
     struct skep_hash body; /* SHA-256 of the body bytes */
-    uint64_t tokens;       /* trained on in this job: skep_job_tokens() (swarm/admission.h) */
+    /* The donor's history of the shard before and after the job (swarm/history.h). */
+    struct skep_hash before;
+    struct skep_hash after;
+    uint64_t tokens; /* trained on in this job: skep_job_tokens() (swarm/admission.h) */
     double
         loss_first; /* mean training loss of the first and last quarter of the steps, nats per token */
     double loss_last;
+    /* In the trunk's update: the other shards of the job, in its order. A donor's routing is not repeated but declared. Encoding takes
+     * `parts` (borrowed), decoding gives only the count: skep_update_parts_decode() has them. */
+    size_t part_count;
+    const struct skep_update_part *parts;
+};
+
+/* A shard that a job used besides the trunk: which version of it, and the donor's history of it before the job. */
+struct skep_update_part {
+    struct skep_shard shard;
+    uint64_t base_version;
+    struct skep_hash before;
 };
 
 char *skep_update_statement_encode(const struct skep_update_statement *statement);
 int skep_update_statement_decode(const void *payload, size_t size,
                                  struct skep_update_statement *ret_statement,
                                  struct skep_error *err);
+/* The parts of a payload that skep_update_statement_decode() has taken; the caller frees (NULL if there are none). */
+int skep_update_parts_decode(const void *payload, size_t size, struct skep_update_part **ret_parts,
+                             size_t *ret_count, struct skep_error *err);
 
 /* What a donor signs to open a session with a keeper, for calls that leave something there (the remote mode's backward passes). It
  * is worth something to this keeper only, for some minutes, once: `nonce` is random. */

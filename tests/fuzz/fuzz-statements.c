@@ -1,4 +1,6 @@
 /* Payloads of statements; the first byte says which: r(ecord), u(pdate), c(aller), s(eal), anything else a message. */
+#include <stdlib.h>
+
 #include "common/wire/statements.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -22,9 +24,16 @@ static void try_update(const uint8_t *data, size_t size)
     struct skep_update_statement update;
     struct skep_update_statement again;
     if (skep_update_statement_decode(data, size, &update, NULL) == SKEP_OK) {
+        struct skep_update_part *parts = NULL;
+        size_t count = 0;
+        FUZZ_CHECK(skep_update_parts_decode(data, size, &parts, &count, NULL) == SKEP_OK);
+        FUZZ_CHECK(count == update.part_count);
+        update.parts = parts;
         char *text = skep_update_statement_encode(&update);
         FUZZ_CHECK(skep_update_statement_decode(text, strlen(text), &again, NULL) == SKEP_OK);
+        again.parts = parts;
         fuzz_same_texts(text, skep_update_statement_encode(&again));
+        free(parts);
     }
 }
 

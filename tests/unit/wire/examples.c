@@ -78,6 +78,8 @@ void example_update(struct skep_update_statement *statement)
     fill(&statement->donor, 0x71);
     fill(&statement->ticket, 0x62);
     fill(&statement->body, 0x63);
+    fill(&statement->before, 0x68);
+    fill(&statement->after, 0x69);
 }
 
 void example_caller(struct skep_caller_statement *statement)

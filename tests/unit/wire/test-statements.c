@@ -448,6 +448,60 @@ static void a_seal_has_no_more_findings_than_allowed(void **state)
     }
 }
 
+static void the_trunks_update_names_the_other_shards_of_its_job(void **state)
+{
+    (void)state;
+    struct skep_update_part parts[2] = {{.shard = {SKEP_SHARD_FFN, 1, 0, 3}, .base_version = 7},
+                                        {.shard = {SKEP_SHARD_FFN, 0, 2, 1}, .base_version = 4}};
+    memset(parts[1].before.bytes, 0x5a, SKEP_ID_SIZE);
+    struct skep_update_statement statement;
+    struct skep_update_statement again = {0};
+    struct skep_update_part *read = NULL;
+    size_t count = 0;
+    example_update(&statement);
+    statement.shard = (struct skep_shard){.kind = SKEP_SHARD_TRUNK};
+    statement.parts = parts;
+    statement.part_count = 2;
+    char *text = skep_update_statement_encode(&statement);
+    assert_int_equal(skep_update_statement_decode(text, strlen(text), &again, NULL), SKEP_OK);
+    assert_int_equal(again.part_count, 2);
+    assert_null(again.parts);
+    assert_int_equal(skep_update_parts_decode(text, strlen(text), &read, &count, NULL), SKEP_OK);
+    assert_int_equal(count, 2);
+    assert_true(skep_shard_equal(&read[1].shard, &parts[1].shard));
+    assert_int_equal(read[0].base_version, 7);
+    assert_true(skep_hash_equal(&read[1].before, &parts[1].before));
+    free(text);
+    free(read);
+}
+
+static void parts_twice_of_an_expert_or_of_the_trunk_are_refused(void **state)
+{
+    (void)state;
+    struct skep_update_part parts[2] = {{.shard = {SKEP_SHARD_FFN, 1, 0, 3}},
+                                        {.shard = {SKEP_SHARD_FFN, 1, 0, 3}}};
+    struct skep_update_statement statement;
+    struct skep_update_statement again;
+    example_update(&statement);
+    statement.parts = parts;
+    for (size_t i = 0; i < 3; i++) {
+        static const char *const sentences[] = {
+            "update.shards: ffn.1.0.3 is there twice", "update.shards: shard 0 is the trunk",
+            "update: field shards has 2 shards; allowed: none but in the trunk's update"};
+        struct skep_error err = {0};
+        statement.shard = (struct skep_shard){.kind = i < 2 ? SKEP_SHARD_TRUNK : SKEP_SHARD_FFN};
+        statement.part_count = 2;
+        if (i == 1) {
+            parts[0].shard = (struct skep_shard){.kind = SKEP_SHARD_TRUNK};
+        }
+        char *text = skep_update_statement_encode(&statement);
+        assert_int_equal(skep_update_statement_decode(text, strlen(text), &again, &err),
+                         SKEP_ERR_FORMAT);
+        assert_non_null(strstr(err.text, sentences[i]));
+        free(text);
+    }
+}
+
 static void a_promise_without_a_vote_says_nothing_of_it(void **state)
 {
     (void)state;
@@ -475,6 +529,8 @@ int main(void)
         cmocka_unit_test(receipts_stand_in_rising_order_without_repetition),
         cmocka_unit_test(findings_stand_in_rising_order_without_repetition),
         cmocka_unit_test(a_seal_has_no_more_findings_than_allowed),
+        cmocka_unit_test(the_trunks_update_names_the_other_shards_of_its_job),
+        cmocka_unit_test(parts_twice_of_an_expert_or_of_the_trunk_are_refused),
         cmocka_unit_test(a_promise_without_a_vote_says_nothing_of_it),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
