@@ -16,3 +16,6 @@ tests_unit_swarm_test_chunk_hash_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/swarm/test-reputation
 tests_unit_swarm_test_reputation_SOURCES = tests/unit/swarm/test-reputation.c
 tests_unit_swarm_test_reputation_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/swarm/test-audit
+tests_unit_swarm_test_audit_SOURCES = tests/unit/swarm/test-audit.c
+tests_unit_swarm_test_audit_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
