@@ -89,6 +89,7 @@ static const struct skep_field MERGE[] = {
 static const struct skep_field TRUST[] = {
     FIELD(skep_trust_config, stamp_bits, U32, 0, 20),
     FIELD(skep_trust_config, remote, BOOL, 0, 0),
+    FIELD(skep_trust_config, audits, BOOL, 0, 0),
 };
 
 static const struct skep_field DATA[] = {

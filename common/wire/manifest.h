@@ -78,6 +78,8 @@ struct skep_trust_config {
     uint32_t
         stamp_bits; /* zero bits that a donor's stamp must begin with (swarm/stamp.h); 0: no stamp */
     bool remote;    /* updates of remote calls are merged, though nobody can repeat them */
+    bool
+        audits; /* keepers repeat jobs: of new donors before their updates are merged, of others now and then (server/audit.h) */
 };
 
 /* A data set cut into chunks of `chunk_bytes` (the last may be shorter), each named by its SHA-256. */
