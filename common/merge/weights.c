@@ -99,10 +99,13 @@ static uint64_t median_of(const uint64_t *values, size_t count)
 static void table_init(struct table *table, const struct skep_gram *gram)
 {
     assert(gram->n >= 1 && gram->n <= SKEP_GRAM_MOST && "a round has 1 to 64 updates");
-    table->n = gram->n;
+    size_t n = gram->n;
+    table->n = n;
     int32_t shift = bits_of_gram(gram) - TABLE_BITS;
-    for (size_t i = 0; i < gram->n * gram->n; i++) {
-        table->at[i] = (int64_t)shifted(gram->products[i], shift);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t j = 0; j < n; j++) {
+            table->at[i * n + j] = (int64_t)shifted(gram->products[i * n + j], shift);
+        }
     }
 }
 
@@ -129,7 +132,7 @@ static void distances_to(const struct table *table, const int64_t *weights, uint
     }
     for (size_t i = 0; i < n; i++) {
         __int128 square = (__int128)table->at[i * n + i] * WEIGHT_ONE * WEIGHT_ONE -
-                          2 * WEIGHT_ONE * to_centre[i] + square_of_centre;
+                          2 * (__int128)WEIGHT_ONE * to_centre[i] + square_of_centre;
         ret_distances[i] = square < 0 ? 0 : skep_fixed_root((unsigned __int128)square);
     }
 }
@@ -214,8 +217,8 @@ void skep_weights_geometric_median(const struct skep_gram *gram, size_t f, int64
     struct table table;
     uint64_t distances[SKEP_GRAM_MOST];
     unsigned __int128 shares[SKEP_GRAM_MOST];
-    size_t n = gram->n;
     table_init(&table, gram);
+    size_t n = table.n;
     set_all(ret_weights, n, 0);
     distances_to(&table, ret_weights, distances);
     uint64_t smallest = median_of(distances, n) >> SMOOTHING_BITS;
@@ -260,10 +263,10 @@ void skep_weights_centered_clip(const struct skep_gram *gram, size_t f, int64_t 
     struct table table;
     uint64_t distances[SKEP_GRAM_MOST];
     table_init(&table, gram);
-    set_all(ret_weights, gram->n, 0);
+    set_all(ret_weights, table.n, 0);
     for (int step = 0; step < CLIP_STEPS; step++) {
         distances_to(&table, ret_weights, distances);
-        clip_step(distances, gram->n, ret_weights);
+        clip_step(distances, table.n, ret_weights);
     }
 }
 
