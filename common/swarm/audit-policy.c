@@ -41,13 +41,15 @@ uint32_t skep_audit_permille(const struct skep_reputation *reputation)
     if (!skep_reputation_trusted(reputation)) {
         return ALWAYS;
     }
-    /* a(n) = max(1, J(n) / 20) by its sums, J in units of 2^-20. */
-    uint64_t jobs = (uint64_t)SKEP_PROBATION << 20;
+    /* a(n) = J(n) / TURN_COST - DELAY by its sums, in units of 2^-20 jobs. */
+    const uint64_t one = UINT64_C(1) << 20;
+    uint64_t jobs = SKEP_PROBATION * one;
     uint64_t permille = ALWAYS;
     for (uint32_t n = SKEP_PROBATION; n < reputation->n && permille > SKEP_AUDIT_FLOOR_PERMILLE;
          n++) {
-        jobs += ((uint64_t)ALWAYS << 20) / permille;
-        permille = (((uint64_t)ALWAYS * SKEP_PROBATION << 20) + jobs - 1) / jobs;
+        jobs += ALWAYS * one / permille;
+        uint64_t apart = jobs / SKEP_TURN_COST - SKEP_AUDIT_DELAY * one;
+        permille = (ALWAYS * one + apart - 1) / apart;
     }
     return permille > SKEP_AUDIT_FLOOR_PERMILLE ? (uint32_t)permille : SKEP_AUDIT_FLOOR_PERMILLE;
 }

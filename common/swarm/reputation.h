@@ -15,16 +15,18 @@
  *
  * How often to look (skep_audit_permille). BOINC's adaptive replication looks at 1 job in n from n = 10 on. That is too little here: a
  * key with n = 10 has cost 10 jobs and then gets 10 updates merged for nothing before it is caught, and the next key does it again: twice
- * the influence of an honest donor per unit of compute, for one identity or a hundred. Let a(i) = 1 / (chance of an audit at n = i), the
- * jobs it takes to get from i to i + 1, and J(n) = a(0) + ... + a(n - 1) what n has cost. Whoever turns at n gets a(n) updates merged
- * unworked (a draw each, the last one is caught), so what it gains is
+ * the influence of an honest donor per unit of compute, for one identity or a hundred (tests/bench/trust-sim measures 2.1). Let a(i) = 1 /
+ * (chance of an audit at n = i), the jobs it takes to get from i to i + 1, and J(n) = a(0) + ... + a(n - 1) what n has cost. Whoever turns at
+ * n gets a(n) updates merged unworked, the last of which is caught, and one more, SKEP_AUDIT_DELAY, while that audit runs. So what it
+ * gains, as a share of what it has worked, is
  *
- *       a(n) / J(n),    at its best n, whatever mix of honest and false rounds came before,
+ *       (a(n) + 1) / J(n),    at its best n, whatever mix of honest and false rounds came before,
  *
  * because both branches are linear: a false round at n is worth 1 and risks all, an honest one is worth 1 and costs 1. Asking for a gain
- * of at most 1/20 for all n gives a(n) = max(1, J(n) / 20): 20 jobs that are all looked at before they are merged, then 1.05^(n - 20)
- * jobs for each further step, down to 1 audit in 50 jobs from n = 100 on (reached after some 1000 jobs). An honest donor pays for it with audits of
- * 20 (1 + ln(J / 20)) of its first J jobs: 10 % of the first 1000, under 3 % of the first 10,000 (BOINC's curve: 4.5 % and 2.3 %).
+ * of at most 1/21 at every n (the bar is 1.05 times an honest donor's influence) gives a(n) = max(1, J(n) / 21 - 1): 42 jobs that are all
+ * looked at before they are merged, then rarer and rarer, down to 1 audit in 50 jobs from n = 123 on (reached after some 1100 jobs).
+ * An honest donor pays for it with audits of 42 + 21 ln((J - 21) / 21) of its first J jobs: 12 % of the first 1000, 3 % of the first
+ * 10,000 (BOINC's curve: 4.5 % and 2.3 %).
  *
  * Absence. Without it one machine could warm up a hundred keys, one after the other, and turn with all of them in one round. Two rules:
  *   - a key that no trunk version of the last 3 has merged is AWAY: its next update is audited before it is merged, whatever its n. A
@@ -33,8 +35,8 @@
  *     the compute of one machine keeps 3 keys ready, not 100. An honest donor pays one audit for each of its sittings.
  *   - for each version away n <- 0.998 n. Keys that take turns on one machine, each publishing every k-th version, stand at
  *     n* = d^m / (1 - d^m) with d = 0.998 and m = k - 3 before their audit and 1 / (1 - d^m) after it: 100 keys at 5.7, far inside
- *     probation; the limit of 20 is passed only by fewer than 29 of them, which are away all the time. A night of 100 versions costs
- *     an honest donor 18 % of its n. (0.95, the strongest d that would do, would send everyone who sleeps back to n = 0.)
+ *     probation; its limit of 42 is passed only by 15 of them or fewer, which are away all the time if they are more than 3. A night of
+ *     100 versions costs an honest donor 18 % of its n. (0.95 would do as well and send everyone who sleeps back to n = 0.)
  *
  * What it cannot see: presence means being MERGED into the trunk. Where more donors than most_updates want to be merged every version,
  * those who are left out count as away; they are audited more, never banned.
@@ -52,11 +54,15 @@
 #include "common/base/id.h"
 #include "common/wire/statements.h"
 
-/* Valid audits before a donor is trusted at all: the 1/20 above. */
-#define SKEP_PROBATION 20u
+/* Jobs that trust must have cost for each update it can steal. */
+#define SKEP_TURN_COST 21u
+/* Versions from the seal that draws an audit to the one that holds its finding. */
+#define SKEP_AUDIT_DELAY 1u
+/* Valid audits before a donor is trusted at all: where the curve leaves 1. */
+#define SKEP_PROBATION (SKEP_TURN_COST * (1u + SKEP_AUDIT_DELAY))
 /* The rarest audit. */
 #define SKEP_AUDIT_FLOOR_PERMILLE 20u
-/* n stops growing here. Audits get no rarer from 100 on, and beyond it n would only be the memory of good days. */
+/* n stops growing here. Audits get no rarer from 123 on, and beyond it n would only be the memory of good days. */
 #define SKEP_REPUTATION_MOST 200u
 /* Rows a table holds by default: some 5 MB. */
 #define SKEP_REPUTATION_LIMIT 65536u
