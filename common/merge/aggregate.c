@@ -23,12 +23,14 @@ struct combining {
     struct partial *partials[SKEP_SHARE_PARTS_MOST];
 };
 
-/* The places of a block that were sent, in order. Without branches, since nothing could predict them. */
-static uint32_t list_places(const uint8_t *counts, uint32_t size, uint16_t *ret_list)
+/* The places of a block that were sent, in order, and by how many. Without branches, since nothing could predict them. */
+static uint32_t list_places(const uint8_t *counts, uint32_t size, uint16_t *ret_places,
+                            uint8_t *ret_sent)
 {
     uint32_t length = 0;
     for (uint32_t place = 0; place < size; place++) {
-        ret_list[length] = (uint16_t)place;
+        ret_places[length] = (uint16_t)place;
+        ret_sent[length] = counts[place];
         length += counts[place] != 0;
     }
     return length;
@@ -42,34 +44,39 @@ static size_t stride_of(const struct skep_places *places, size_t t)
     return sent < tensor->tile_size ? sent : tensor->tile_size;
 }
 
+static void measure(const int64_t *values, uint32_t count, struct partial *partial)
+{
+    unsigned __int128 square = 0;
+    uint64_t largest = partial->largest;
+    for (uint32_t k = 0; k < count; k++) {
+        uint64_t magnitude = (uint64_t)(values[k] < 0 ? -values[k] : values[k]);
+        largest = magnitude > largest ? magnitude : largest;
+        square += (unsigned __int128)magnitude * magnitude;
+    }
+    partial->square += square;
+    partial->largest = largest;
+}
+
 static void combine_block(const struct combining *combining, size_t t, size_t block,
                           struct partial *partial)
 {
     const struct skep_places *places = combining->source->places;
-    const struct skep_combine_table *table = &partial->table;
     struct skep_places_block sorted = skep_places_block(places, t, block);
     int64_t *values = combining->aggregate->values + combining->aggregate->firsts[t] +
                       block * stride_of(places, t);
     uint16_t list[SKEP_BLOCK_SIZE + 1];
-    uint32_t length = list_places(sorted.counts, places->tensors[t].tile_size, list);
-    const uint8_t *tags = sorted.tags;
-    unsigned __int128 square = 0;
-    uint64_t largest = partial->largest;
-    for (uint32_t k = 0; k < length; k++) {
-        uint32_t count = sorted.counts[list[k]];
-        int64_t value =
-            count == 1 ? table->singles[tags[0]] : skep_combine_place(table, tags, count);
-        uint64_t magnitude = (uint64_t)(value < 0 ? -value : value);
-        values[k] = value;
-        largest = magnitude > largest ? magnitude : largest;
-        square += (unsigned __int128)magnitude * magnitude;
-        for (uint32_t c = 0; combining->source->with_along && c < count; c++) {
-            partial->sums[tags[c]] += value;
+    uint8_t sent[SKEP_BLOCK_SIZE + 1] = {0};
+    uint32_t length = list_places(sorted.counts, places->tensors[t].tile_size, list, sent);
+    skep_combine_block(&partial->table, sorted.tags, sent, length, values);
+    measure(values, length, partial);
+    if (combining->source->with_along) {
+        const uint8_t *tags = sorted.tags;
+        for (uint32_t k = 0; k < length; k++) {
+            for (uint32_t c = 0; c < sent[k]; c++) {
+                partial->sums[*tags++] += values[k];
+            }
         }
-        tags += count;
     }
-    partial->square += square;
-    partial->largest = largest;
 }
 
 /* An inner product with the aggregate, from the sums of the aggregate over the places of each tag: at most 2^77 times 2^49. */
@@ -197,7 +204,8 @@ static void step_block(const struct stepping *stepping, size_t t, size_t block)
                     skep_tiling_place(&tensor->tiling, (uint32_t)block, 0);
     uint32_t tile_columns = tensor->tiling.tile_columns;
     uint16_t list[SKEP_BLOCK_SIZE + 1];
-    uint32_t length = list_places(sorted.counts, tensor->tile_size, list);
+    uint8_t sent[SKEP_BLOCK_SIZE + 1] = {0};
+    uint32_t length = list_places(sorted.counts, tensor->tile_size, list, sent);
     for (uint32_t k = 0; k < length; k++) {
         int64_t step = skep_fixed_scale(values[k], stepping->ratio, SKEP_FIXED_RATIO_BITS);
         if (step != 0) {

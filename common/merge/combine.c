@@ -1,6 +1,7 @@
 #include "common/merge/combine.h"
 
 #include <assert.h>
+#include <string.h>
 
 #include "common/merge/fixed.h"
 
@@ -117,64 +118,6 @@ static int64_t mixed_pair(const struct skep_combine *rule, const int64_t *entrie
     return trimmed_shares(rule, shares, 4) / mixed_divisor(rule);
 }
 
-/* The sums of all sets, sorted. */
-static int64_t mixed_many(const struct skep_combine_table *table, const uint8_t *tags, size_t count)
-{
-    const struct skep_combine *rule = table->rule;
-    size_t n = rule->n;
-    int64_t sums[SKEP_LIMIT_UPDATES_PER_ROUND] = {0};
-    for (size_t k = 0; k < count; k++) {
-        int64_t value = table->entries[tags[k]];
-        const int64_t *masks = rule->masks + (tags[k] >> 2) * n;
-        for (size_t i = 0; i < n; i++) {
-            sums[i] += value & masks[i];
-        }
-    }
-    for (size_t e = 0; e < rule->exchange_count; e++) {
-        int64_t *low = &sums[rule->exchanges[2 * e]];
-        int64_t *high = &sums[rule->exchanges[2 * e + 1]];
-        int64_t a = *low;
-        int64_t b = *high;
-        *low = a < b ? a : b;
-        *high = a < b ? b : a;
-    }
-    int64_t sum = 0;
-    for (size_t i = rule->trimmed; i < n - rule->trimmed; i++) {
-        sum += sums[i];
-    }
-    return sum / mixed_divisor(rule);
-}
-
-static void add_exchange(struct skep_combine *rule, size_t low, size_t high)
-{
-    rule->exchanges[2 * rule->exchange_count] = (uint8_t)low;
-    rule->exchanges[2 * rule->exchange_count + 1] = (uint8_t)high;
-    rule->exchange_count++;
-}
-
-/* Algorithm M's names: p, q, r, d. */
-static void fill_network(struct skep_combine *rule)
-{
-    size_t n = rule->n;
-    size_t top = 1;
-    while (2 * top < n) {
-        top *= 2;
-    }
-    for (size_t p = n > 1 ? top : 0; p > 0; p /= 2) {
-        size_t r = 0;
-        size_t d = p;
-        for (size_t q = top; q >= p; q /= 2) {
-            for (size_t i = 0; i + d < n; i++) {
-                if ((i & p) == r) {
-                    add_exchange(rule, i, i + d);
-                }
-            }
-            d = q - p;
-            r = p;
-        }
-    }
-}
-
 void skep_combine_mixed(struct skep_combine *rule, size_t n, size_t trimmed, const uint64_t *sets,
                         size_t near)
 {
@@ -184,9 +127,8 @@ void skep_combine_mixed(struct skep_combine *rule, size_t n, size_t trimmed, con
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < n; j++) {
             uint64_t holds = sets[i] >> j & 1;
-            rule->members[j] |= holds << i;
+            rule->members[j] |= holds << (63 - i);
             rule->held[j] = (uint8_t)(rule->held[j] + holds);
-            rule->masks[j * n + i] = -(int64_t)holds;
         }
     }
     for (size_t a = 0; a < n; a++) {
@@ -195,7 +137,7 @@ void skep_combine_mixed(struct skep_combine *rule, size_t n, size_t trimmed, con
                 (uint8_t)__builtin_popcountll(rule->members[a] & rule->members[b]);
         }
     }
-    fill_network(rule);
+    skep_lanes_network_init(&rule->network, n, trimmed);
 }
 
 /* ---- one tensor ---- */
@@ -236,14 +178,12 @@ void skep_combine_table_fill(struct skep_combine_table *table, const struct skep
     }
 }
 
-int64_t skep_combine_place(const struct skep_combine_table *table, const uint8_t *tags,
+/* The aggregate of a place with two or more contributors, where it is not made in lanes. */
+static int64_t combine_few(const struct skep_combine_table *table, const uint8_t *tags,
                            size_t count)
 {
     const struct skep_combine *rule = table->rule;
     if (rule->form == SKEP_COMBINE_MIXED) {
-        if (count > 2) {
-            return mixed_many(table, tags, count);
-        }
         return table->pairs != NULL ? table->pairs[tags[0] * 4 * rule->n + tags[1]]
                                     : mixed_pair(rule, table->entries, tags[0], tags[1]);
     }
@@ -254,4 +194,69 @@ int64_t skep_combine_place(const struct skep_combine_table *table, const uint8_t
         sum += table->singles[tags[k]];
     }
     return rule->form == SKEP_COMBINE_LINEAR ? sum : trimmed_of(rule, values, count);
+}
+
+/* ---- places side by side ---- */
+
+/* Places that wait for the lanes to be full: where their results go. */
+struct waiting {
+    size_t used;
+    int64_t *results[SKEP_LANES];
+    struct skep_lanes lanes;
+};
+
+static void finish_waiting(const struct skep_combine *rule, struct waiting *waiting)
+{
+    int64_t sums[SKEP_LANES];
+    if (waiting->used == 0) {
+        return;
+    }
+    skep_lanes_sum(&rule->network, &waiting->lanes, sums);
+    for (size_t lane = 0; lane < waiting->used; lane++) {
+        *waiting->results[lane] = sums[lane] / mixed_divisor(rule);
+    }
+    waiting->used = 0;
+    waiting->lanes.rows = 0;
+}
+
+static void add_waiting(const struct skep_combine_table *table, const uint8_t *tags, size_t count,
+                        int64_t *result, struct waiting *waiting)
+{
+    struct skep_lanes *lanes = &waiting->lanes;
+    size_t lane = waiting->used++;
+    waiting->results[lane] = result;
+    for (; lanes->rows < count; lanes->rows++) {
+        memset(lanes->values[lanes->rows], 0, sizeof lanes->values[0]);
+    }
+    for (size_t k = 0; k < count; k++) {
+        lanes->values[k][lane] = table->entries[tags[k]];
+        lanes->sets[k][lane] = table->rule->members[tags[k] >> 2];
+    }
+    for (size_t k = count; k < lanes->rows; k++) {
+        lanes->values[k][lane] = 0;
+    }
+    if (waiting->used == SKEP_LANES) {
+        finish_waiting(table->rule, waiting);
+    }
+}
+
+void skep_combine_block(const struct skep_combine_table *table, const uint8_t *tags,
+                        const uint8_t *sent, size_t place_count, int64_t *ret_values)
+{
+    bool mixed = table->rule->form == SKEP_COMBINE_MIXED;
+    struct waiting waiting;
+    waiting.used = 0;
+    waiting.lanes.rows = 0;
+    for (size_t k = 0; k < place_count; k++) {
+        size_t count = sent[k];
+        if (count == 1) {
+            ret_values[k] = table->singles[tags[0]];
+        } else if (count > 2 && mixed) {
+            add_waiting(table, tags, count, &ret_values[k], &waiting);
+        } else {
+            ret_values[k] = combine_few(table, tags, count);
+        }
+        tags += count;
+    }
+    finish_waiting(table->rule, &waiting);
 }

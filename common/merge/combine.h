@@ -11,8 +11,7 @@
  * Mixed would cost n numbers for each place, but they are few different ones. A place with one contributor, value v, has v / q in the
  * m sets of q that hold him and 0 elsewhere: of the m equal values clamp(m - f, 0, n - 2f) lie between the cuts. With two
  * contributors there are four different values; they depend on the two tags alone, so a tensor with many places has them in a table.
- * From three on the n sums are made and sorted by a network (Batcher's merge exchange; Knuth 5.2.2 M), whose time does not depend on
- * the values. In all cases sums are exact and there is one division, toward zero.
+ * From three on the n sums are made and sorted, eight places at once (lanes.h). In all cases sums are exact and there is one division, toward zero.
  *
  * Breakdown: f of n for trimmed and mixed; linear as its weights. What trimming does to updates that were compressed apart stands in merge.h.
  */
@@ -24,6 +23,7 @@
 #include <stdint.h>
 
 #include "common/base/limits.h"
+#include "common/merge/lanes.h"
 #include "common/merge/places.h"
 
 enum skep_combine_form {
@@ -39,12 +39,10 @@ struct skep_combine {
     size_t trimmed;                                 /* f at each end; n > 2f */
     size_t near;                                    /* q: updates in each set */
     const int64_t *weights;                         /* borrowed; in units of 2^-30 */
-    uint64_t members[SKEP_LIMIT_UPDATES_PER_ROUND]; /* bit i of j: set i holds update j */
+    uint64_t members[SKEP_LIMIT_UPDATES_PER_ROUND]; /* bit 63 - i of j: set i holds update j */
     uint8_t held[SKEP_LIMIT_UPDATES_PER_ROUND];     /* how many sets hold update j */
     uint8_t held_both[SKEP_LIMIT_UPDATES_PER_ROUND * SKEP_LIMIT_UPDATES_PER_ROUND];
-    int64_t masks[SKEP_LIMIT_UPDATES_PER_ROUND * SKEP_LIMIT_UPDATES_PER_ROUND]; /* -1 or 0 */
-    size_t exchange_count;
-    uint8_t exchanges[2 * 543]; /* the network for n; 543 exchanges are enough for 64 */
+    struct skep_lanes_network network;
 };
 
 /* A rule made ready for one tensor, by one thread. */
@@ -68,8 +66,9 @@ size_t skep_combine_pairs_size(const struct skep_combine *rule);
 /* For a tensor of `place_count` places whose tags stand for `entries`, each at most 2^49 in magnitude. */
 void skep_combine_table_fill(struct skep_combine_table *table, const struct skep_combine *rule,
                              const int64_t *entries, size_t place_count);
-/* The aggregate of a place to which 2 or more tags were sent, updates rising; singles[] has the others. At most 2^49 in magnitude. */
-int64_t skep_combine_place(const struct skep_combine_table *table, const uint8_t *tags,
-                           size_t count);
+/* The aggregates of `place_count` places one after the other: sent[k] (1 or more) tags were sent to the k-th, updates rising. Each is
+ * at most 2^49 in magnitude. */
+void skep_combine_block(const struct skep_combine_table *table, const uint8_t *tags,
+                        const uint8_t *sent, size_t place_count, int64_t *ret_values);
 
 #endif

@@ -8,6 +8,7 @@ common_merge_libskep_merge_a_SOURCES += common/merge/places.c common/merge/place
 common_merge_libskep_merge_a_SOURCES += common/merge/pairs.c common/merge/pairs.h
 common_merge_libskep_merge_a_SOURCES += common/merge/copies.c common/merge/copies.h
 common_merge_libskep_merge_a_SOURCES += common/merge/combine.c common/merge/combine.h
+common_merge_libskep_merge_a_SOURCES += common/merge/lanes.c common/merge/lanes.h
 common_merge_libskep_merge_a_SOURCES += common/merge/aggregate.c common/merge/aggregate.h
 common_merge_libskep_merge_a_SOURCES += common/merge/merge.c common/merge/merge.h
 common_merge_libskep_merge_a_SOURCES += common/merge/gram.h common/merge/weights.c common/merge/weights.h

@@ -85,7 +85,7 @@ struct skep_merge_verdict {
     uint32_t
         copy_of; /* the input that it nearly equals and that was merged in its place, or SKEP_MERGE_NO_COPY */
     int32_t
-        cosine_permille; /* of its angle to the aggregate: -1000 .. 1000; 0 if one of them is zero. Of copies too. */
+        cosine_permille; /* of its angle to the aggregate: -1000 .. 1000; 0 if one of them is zero, and for copies */
 };
 
 struct skep_merge_report {

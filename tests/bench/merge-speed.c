@@ -21,8 +21,8 @@
 #define TENSORS 9
 
 static const uint32_t dims[TENSORS][2] = {
-    {2048, 512}, {512, 2048}, {2048, 0},    {512, 0},           {1536, 512},
-    {512, 512},  {512, 0},    {3072, 1024}, {1024, 4096 - 832},
+    {2048, 512}, {512, 2048}, {2048, 0},    {512, 0},     {1536, 512},
+    {512, 512},  {512, 0},    {3072, 1024}, {1024, 3648},
 };
 
 struct scene {
@@ -40,16 +40,16 @@ static double seconds(void)
     return (double)now.tv_sec + 1e-9 * (double)now.tv_nsec;
 }
 
-/* Draws `kept` places of a tile: with even odds one of the first quarter of a shuffled tile, or any. */
-static void draw_places(struct skep_rng *rng, const uint16_t *common, uint32_t size, uint32_t kept,
+/* Draws `kept` places of a tile: with even odds one of a quarter that all updates have in common, or any. */
+static void draw_places(struct skep_rng *rng, uint32_t block, uint32_t size, uint32_t kept,
                         uint16_t *ret_indices)
 {
     uint8_t taken[SKEP_BLOCK_SIZE] = {0};
     for (uint32_t k = 0; k < kept;) {
         uint64_t drawn = skep_rng_next(rng);
-        uint32_t quarter = size / 4 > kept ? size / 4 : size;
-        uint32_t place =
-            (drawn & 1) != 0 ? common[(drawn >> 1) % quarter] : (uint32_t)((drawn >> 1) % size);
+        uint32_t place = (uint32_t)((drawn >> 8) % size);
+        place = (drawn & 1) != 0 && size > 4 * kept ? place / 4 * 4 + block % 4 : place;
+        place = place < size ? place : size - 1;
         k += taken[place] == 0;
         taken[place] = 1;
     }
@@ -71,14 +71,7 @@ static void draw_tensor(uint64_t seed, size_t t, uint32_t keep, struct skep_upda
     tensor->indices = skep_alloc(sent, sizeof *tensor->indices);
     tensor->codes = skep_alloc(sent, sizeof *tensor->codes);
     for (uint32_t block = 0; block < tensor->tiling.blocks; block++) {
-        uint16_t common[SKEP_BLOCK_SIZE];
-        struct skep_rng shared = skep_rng_of((uint64_t)block << 8 | t);
-        for (uint32_t i = 0; i < size; i++) {
-            uint32_t at = (uint32_t)skep_rng_below(&shared, i + 1);
-            common[i] = common[at];
-            common[at] = (uint16_t)i;
-        }
-        draw_places(&rng, common, size, kept, tensor->indices + (size_t)block * kept);
+        draw_places(&rng, block, size, kept, tensor->indices + (size_t)block * kept);
     }
     for (size_t i = 0; i < sent; i++) {
         tensor->codes[i] = (uint8_t)(skep_rng_next(&rng) & 3);
