@@ -62,3 +62,15 @@ EXTRA_PROGRAMS += tests/bench/merge-speed
 BENCHES += tests/bench/merge-speed
 tests_bench_merge_speed_SOURCES = tests/bench/merge-speed.c
 tests_bench_merge_speed_LDADD = $(LIBS_FLOOR2)
+
+# How far apart honest repetitions of a job are, and how near cheats come: the thresholds of common/swarm/audit.h.
+EXTRA_PROGRAMS += tests/bench/audit-replay
+BENCHES += tests/bench/audit-replay
+tests_bench_audit_replay_SOURCES = tests/bench/audit-replay.c tests/bench/audit-jobs.c tests/bench/audit-jobs.h
+tests_bench_audit_replay_LDADD = $(LIBS_FLOOR2)
+
+# What the rules of trust do to liars, honest donors and crowds of keys; its scenes also serve tests/unit/swarm/test-trust.
+EXTRA_PROGRAMS += tests/bench/trust-sim
+BENCHES += tests/bench/trust-sim
+tests_bench_trust_sim_SOURCES = tests/bench/trust-sim.c tests/bench/trust-scenes.c tests/bench/trust-scenes.h
+tests_bench_trust_sim_LDADD = $(LIBS_FLOOR2)

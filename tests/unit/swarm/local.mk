@@ -19,3 +19,6 @@ tests_unit_swarm_test_reputation_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/swarm/test-audit
 tests_unit_swarm_test_audit_SOURCES = tests/unit/swarm/test-audit.c
 tests_unit_swarm_test_audit_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/swarm/test-trust
+tests_unit_swarm_test_trust_SOURCES = tests/unit/swarm/test-trust.c tests/bench/trust-scenes.c tests/bench/trust-scenes.h
+tests_unit_swarm_test_trust_LDADD = $(LIBS_FLOOR2) $(CMOCKA_LIBS)
