@@ -55,7 +55,7 @@ for compiler in gcc clang; do
         what="$compiler $level"
         # shellcheck disable=SC2086
         if has $compiler; then
-            build native $compiler $level && run 2 "$folder/native"
+            build native $compiler $level && run 4 "$folder/native"
             report $? "$what gives the recorded bits"
         else
             skip "$what" $compiler $compiler
@@ -65,7 +65,7 @@ done
 
 if has clang; then
     build sanitized clang -O0 -g -fsanitize=undefined -fno-sanitize-recover=all &&
-        run 5 "$folder/sanitized"
+        run 7 "$folder/sanitized"
     report $? "clang's sanitizer of undefined behaviour finds nothing, and the recorded bits"
 else
     skip "the sanitizer of undefined behaviour" clang clang
@@ -76,12 +76,12 @@ if ! has aarch64-linux-gnu-gcc; then
 elif ! has qemu-aarch64; then
     skip "AArch64" qemu-aarch64 qemu-user
 else
-    build arm aarch64-linux-gnu-gcc -O2 -static && run 8 qemu-aarch64 "$folder/arm"
+    build arm aarch64-linux-gnu-gcc -O1 -static && run 17 qemu-aarch64 "$folder/arm"
     report $? "AArch64 under qemu gives the recorded bits"
 fi
 
 if has valgrind; then
-    build plain gcc -O0 -g && run 37 valgrind -q --error-exitcode=1 --leak-check=full "$folder/plain"
+    build plain gcc -O0 -g && run 61 valgrind -q --error-exitcode=1 --leak-check=full "$folder/plain"
     report $? "valgrind finds nothing, and the recorded bits"
 else
     skip "valgrind" valgrind valgrind

@@ -186,6 +186,12 @@ static void copy_places(const struct skep_update_tensor *from, struct skep_updat
     memcpy(to->codes, from->codes, count);
 }
 
+/* Whether every second update repeats the one before. */
+static bool copies_of_style(const char *style)
+{
+    return strcmp(style, "ties") == 0 || strcmp(style, "copies") == 0 || strcmp(style, "near") == 0;
+}
+
 static void draw_tensor(const char *style, size_t i, size_t t, struct skep_rng *rng,
                         struct corpus_case *corpus_case)
 {
@@ -196,9 +202,12 @@ static void draw_tensor(const char *style, size_t i, size_t t, struct skep_rng *
     tensor->codes = skep_alloc(count, 1);
     draw_codebook(rng, tensor->codebook);
     bend_codebook(style, i, tensor->codebook);
-    bool copies = strcmp(style, "ties") == 0 || strcmp(style, "copies") == 0;
-    if (copies && i % 2 == 1) {
+    if (copies_of_style(style) && i % 2 == 1) {
         copy_places(&corpus_case->bodies[i - 1].tensors[t], tensor);
+        for (size_t k = 0; strcmp(style, "near") == 0 && k < count; k++) {
+            tensor->codes[k] =
+                skep_rng_below(rng, 4) == 0 ? 3 - tensor->codes[k] : tensor->codes[k];
+        }
         return;
     }
     if (strcmp(style, "mask") == 0 && i > 0) {
@@ -247,7 +256,7 @@ static void draw_update(const struct corpus_line *line, size_t i, struct skep_rn
 static bool is_style(const char *name)
 {
     static const char *const styles[] = {"plain", "mask",    "ties", "copies",
-                                         "zeros", "extreme", "far"};
+                                         "zeros", "extreme", "far",  "near"};
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++) {
         if (strcmp(name, styles[i]) == 0) {
             return true;

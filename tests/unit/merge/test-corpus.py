@@ -142,6 +142,9 @@ class Update:
     def draw(self, line, t, tiling, rng):
         if line.style in ("ties", "copies") and self.i % 2 == 1:
             return line.updates[self.i - 1].sent[t]
+        if line.style == "near" and self.i % 2 == 1:
+            before = line.updates[self.i - 1].sent[t]
+            return [(block, index, 3 - code if rng.below(4) == 0 else code) for block, index, code in before]
         if line.style == "mask" and self.i > 0:
             sent = line.updates[0].sent[t]
         else:
@@ -397,7 +400,7 @@ def fingerprint(values):
 
 def main():
     path = os.path.join(os.environ.get("SKEP_SOURCE", "."), "schemas/vectors/merge/corpus.txt")
-    every = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    every = int(sys.argv[1]) if len(sys.argv) > 1 else 7
     with open(path) as file:
         texts = [text for text in file if text.strip() and not text.startswith("#")]
     texts = [text for text in texts if int(text.split()[1]) <= UPDATES_MOST and text.split()[13] == "ok"]
