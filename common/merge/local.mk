@@ -13,4 +13,5 @@ common_merge_libskep_merge_a_SOURCES += common/merge/aggregate.c common/merge/ag
 common_merge_libskep_merge_a_SOURCES += common/merge/merge.c common/merge/merge.h
 common_merge_libskep_merge_a_SOURCES += common/merge/gram.h common/merge/weights.c common/merge/weights.h
 common_merge_libskep_merge_a_SOURCES += common/merge/gate.c common/merge/gate.h
+common_merge_libskep_merge_a_SOURCES += common/merge/standing.c common/merge/standing.h
 EXTRA_DIST += common/merge/README.md

@@ -47,8 +47,9 @@ struct merge {
     uint64_t clipped[SKEP_LIMIT_UPDATES_PER_ROUND];     /* norms after both */
     uint64_t median;                                    /* of norms */
     struct skep_places places;
-    int64_t *entries; /* [tensor * 4n + tag], what is left of the codebooks */
-    struct skep_pairs *pairs;
+    int64_t *entries;         /* [tensor * 4n + tag], what is left of the codebooks */
+    struct skep_pairs *pairs; /* of all inputs, if `paired` */
+    bool paired;
     struct skep_combine *rule;
     int64_t weights[SKEP_LIMIT_UPDATES_PER_ROUND];
     uint64_t step_ratio; /* rescale * alpha, 30 bits */
@@ -171,14 +172,25 @@ static const struct skep_merge_input *chosen_input(const struct merge *merge, si
     return &merge->inputs[merge->order[merge->chosen[i]]];
 }
 
-/* Those that count are all in `order` that are copies of themselves. */
-static void choose(struct merge *merge)
+static const struct skep_merge_input *ordered_input(const struct merge *merge, size_t i)
+{
+    return &merge->inputs[merge->order[i]];
+}
+
+/* Copies do not, nor do those that are left out. */
+static bool counts(const struct merge *merge, size_t i)
+{
+    return merge->copy_of[i] == i && !ordered_input(merge, i)->left_out;
+}
+
+/* Those that are gone on with: all, or those that count. */
+static void choose(struct merge *merge, bool all)
 {
     merge->n = 0;
     for (size_t i = 0; i < merge->input_count; i++) {
-        if (merge->copy_of[i] == i) {
+        if (all || counts(merge, i)) {
             merge->chosen[merge->n] = i;
-            merge->bodies[merge->n] = merge->inputs[merge->order[i]].body;
+            merge->bodies[merge->n] = ordered_input(merge, i)->body;
             merge->n++;
         }
     }
@@ -203,31 +215,42 @@ static int load(struct merge *merge, struct skep_error *err)
     return SKEP_OK;
 }
 
-/* ---- step 1: copies ---- */
+/* ---- step 1: those that do not count ---- */
 
-static bool needs_pairs(const struct merge *merge)
+static bool any_left_out(const struct merge *merge)
 {
-    return merge->input_count > 1 &&
-           (merge->config->overlap_permille != 0 || merge->config->rule > SKEP_MERGE_TRIMMED_MEAN);
+    bool any = false;
+    for (size_t i = 0; i < merge->input_count; i++) {
+        any = any || merge->inputs[i].left_out;
+    }
+    return any;
 }
 
-static int leave_out_copies(struct merge *merge, struct skep_error *err)
+static bool needs_pairs(const struct merge *merge, bool with_report)
 {
-    uint32_t staleness[SKEP_LIMIT_UPDATES_PER_ROUND];
+    return with_report || any_left_out(merge) || merge->config->overlap_permille != 0 ||
+           merge->config->rule > SKEP_MERGE_TRIMMED_MEAN;
+}
+
+static int choose_counting(struct merge *merge, struct skep_error *err)
+{
+    uint32_t ranks[SKEP_LIMIT_UPDATES_PER_ROUND];
     int rc = skep_pairs_count(&merge->places, merge->entries, merge->threads, merge->pairs, err);
     if (rc != SKEP_OK) {
         return rc;
     }
+    merge->paired = true;
     for (size_t i = 0; i < merge->input_count; i++) {
-        staleness[i] = merge->inputs[merge->order[i]].staleness;
+        const struct skep_merge_input *input = ordered_input(merge, i);
+        ranks[i] = input->staleness + (input->left_out ? SKEP_LIMIT_STALENESS + 1 : 0);
     }
-    skep_copies_find(merge->pairs, staleness, merge->config->overlap_permille, merge->copy_of);
-    choose(merge);
+    skep_copies_find(merge->pairs, ranks, merge->config->overlap_permille, merge->copy_of);
+    choose(merge, false);
     if (merge->n == merge->input_count) {
         return SKEP_OK;
     }
     skep_places_done(&merge->places);
-    return load(merge, err);
+    return merge->n == 0 ? SKEP_OK : load(merge, err);
 }
 
 /* ---- step 2: norms ---- */
@@ -261,6 +284,13 @@ static uint64_t clip_limit(const struct merge *merge)
     return of_median > UINT64_MAX ? UINT64_MAX : (uint64_t)of_median;
 }
 
+/* What clipping leaves of a norm, in units of 2^-30. */
+static uint64_t ratio_of(uint64_t norm, uint64_t limit)
+{
+    return norm > limit ? (uint64_t)(((unsigned __int128)limit << SKEP_FIXED_RATIO_BITS) / norm)
+                        : SKEP_FIXED_RATIO_ONE;
+}
+
 /* Clips each update, then weights it. Returns the median norm of what that leaves. */
 static uint64_t clip_and_weight(struct merge *merge)
 {
@@ -270,12 +300,7 @@ static uint64_t clip_and_weight(struct merge *merge)
     merge->median = skep_fixed_median(merge->norms, merge->n);
     uint64_t limit = clip_limit(merge);
     for (size_t i = 0; i < merge->n; i++) {
-        uint64_t norm = merge->norms[i];
-        merge->ratios[i] = SKEP_FIXED_RATIO_ONE;
-        if (norm > limit) {
-            merge->ratios[i] =
-                (uint64_t)(((unsigned __int128)limit << SKEP_FIXED_RATIO_BITS) / norm);
-        }
+        merge->ratios[i] = ratio_of(merge->norms[i], limit);
         merge->multipliers[i] =
             merge->ratios[i] * staleness_weights[chosen_input(merge, i)->staleness];
     }
@@ -432,6 +457,31 @@ static int32_t cosine_of(__int128 along, uint64_t norm, uint64_t other)
     return along < 0 ? -held : held;
 }
 
+/* Of all inputs, clipped and weighted as those that were merged are. */
+static void measure_agreement(const struct merge *merge, uint64_t limit,
+                              struct skep_merge_report *ret_report)
+{
+    size_t all[SKEP_LIMIT_UPDATES_PER_ROUND];
+    bool merged[SKEP_LIMIT_UPDATES_PER_ROUND];
+    uint64_t multipliers[SKEP_LIMIT_UPDATES_PER_ROUND];
+    int32_t agreement[SKEP_LIMIT_UPDATES_PER_ROUND];
+    struct skep_gram *gram = skep_alloc(1, sizeof *gram);
+    for (size_t i = 0; i < merge->input_count; i++) {
+        all[i] = i;
+        merged[i] = counts(merge, i);
+        multipliers[i] = ratio_of(ret_report->inputs[merge->order[i]].norm, limit) *
+                         staleness_weights[ordered_input(merge, i)->staleness];
+    }
+    skep_pairs_gram(merge->pairs, all, merge->input_count, multipliers,
+                    SKEP_FIXED_RATIO_BITS + WEIGHT_BITS, gram);
+    skep_gram_agreement(gram, merged, agreement);
+    for (size_t i = 0; i < merge->input_count; i++) {
+        ret_report->inputs[merge->order[i]].agreement_permille = agreement[i];
+    }
+    free(gram);
+}
+
+/* `aggregate` is NULL if nothing was merged. */
 static void write_report(const struct merge *merge, const struct skep_aggregate *aggregate,
                          struct skep_merge_report *ret_report)
 {
@@ -441,25 +491,23 @@ static void write_report(const struct merge *merge, const struct skep_aggregate 
         .median_norm = merge->median,
         .step_norm = merge->step_norm,
     };
-    uint64_t norm = skep_fixed_root(aggregate->square);
+    uint64_t norm = aggregate == NULL ? 0 : skep_fixed_root(aggregate->square);
     for (size_t i = 0; i < merge->input_count; i++) {
-        struct skep_merge_verdict *verdict = &ret_report->inputs[merge->order[i]];
-        verdict->clip_ratio = (uint32_t)SKEP_FIXED_RATIO_ONE;
-        verdict->copy_of = (uint32_t)merge->order[merge->copy_of[i]];
-        if (merge->copy_of[i] != i) {
-            __int128 square = merge->pairs->products[i * merge->input_count + i];
-            verdict->norm = skep_fixed_root((unsigned __int128)square);
-        }
+        __int128 square = merge->pairs->products[i * merge->input_count + i];
+        size_t copy_of = merge->copy_of[i];
+        ret_report->inputs[merge->order[i]] = (struct skep_merge_verdict){
+            .norm = skep_fixed_root((unsigned __int128)square),
+            .merged = counts(merge, i),
+            .clip_ratio = (uint32_t)SKEP_FIXED_RATIO_ONE,
+            .copy_of = copy_of == i ? SKEP_MERGE_NO_COPY : (uint32_t)merge->order[copy_of],
+        };
     }
     for (size_t i = 0; i < merge->n; i++) {
         struct skep_merge_verdict *verdict = &ret_report->inputs[merge->order[merge->chosen[i]]];
-        *verdict = (struct skep_merge_verdict){
-            .norm = merge->norms[i],
-            .clip_ratio = (uint32_t)merge->ratios[i],
-            .copy_of = SKEP_MERGE_NO_COPY,
-            .cosine_permille = cosine_of(aggregate->along[i], merge->clipped[i], norm),
-        };
+        verdict->clip_ratio = (uint32_t)merge->ratios[i];
+        verdict->cosine_permille = cosine_of(aggregate->along[i], merge->clipped[i], norm);
     }
+    measure_agreement(merge, clip_limit(merge), ret_report);
 }
 
 /* ---- all of it ---- */
@@ -513,10 +561,16 @@ static int run(struct merge *merge, struct skep_merge_report *ret_report, struct
     for (size_t i = 0; i < merge->input_count; i++) {
         merge->copy_of[i] = i;
     }
-    choose(merge);
+    choose(merge, true);
     rc = load(merge, err);
-    if (rc == SKEP_OK && needs_pairs(merge)) {
-        rc = leave_out_copies(merge, err);
+    if (rc == SKEP_OK && needs_pairs(merge, ret_report != NULL)) {
+        rc = choose_counting(merge, err);
+    }
+    if (rc == SKEP_OK && merge->n == 0) {
+        if (ret_report != NULL) {
+            write_report(merge, NULL, ret_report);
+        }
+        return rc;
     }
     if (rc == SKEP_OK) {
         uint64_t target = clip_and_weight(merge);

@@ -4,7 +4,7 @@
  * survive liars: n updates of which f do as they please, together, knowing all others.
  *
  * Steps, over the updates in rising order of their hashes, which nobody can choose and which breaks all ties:
- *   1. near-copies count once (copies.h); n is what is left;
+ *   1. donors of bad standing are left out (standing.h) and near-copies count once (copies.h); n is what is left;
  *   2. each update is clipped to c = min(clip_permille of the round's median norm, norm limit), then weighted by its staleness s:
  *      1, 0.7071, 0.5774 (1/sqrt(1+s));
  *   3. the rule makes one aggregate of them;
@@ -45,6 +45,7 @@
 #ifndef SKEP_MERGE_MERGE_H
 #define SKEP_MERGE_MERGE_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -62,6 +63,8 @@ struct skep_merge_input {
     const struct skep_update_body *body; /* borrowed */
     uint32_t staleness;                  /* v - base version */
     struct skep_hash hash;               /* SHA-256 of the update file */
+    bool
+        left_out; /* not merged, for its donor's standing (standing.h), but measured like the others */
 };
 
 /* A shard's state: floats in layout order, tensor t at offsets[t] (tensor_count + 1 offsets; the last is the total). All borrowed. */
@@ -81,11 +84,14 @@ struct skep_merge_options {
 /* What became of one input. */
 struct skep_merge_verdict {
     uint64_t norm;       /* before clipping, in units of 2^-32 */
+    bool merged;         /* false of copies and of those left out */
     uint32_t clip_ratio; /* what clipping left of it, in units of 2^-30 */
     uint32_t
         copy_of; /* the input that it nearly equals and that was merged in its place, or SKEP_MERGE_NO_COPY */
     int32_t
         cosine_permille; /* of its angle to the aggregate: -1000 .. 1000; 0 if one of them is zero, and for copies */
+    int32_t
+        agreement_permille; /* cosine to the sum of the others that were merged (weights.h), for the donor's standing */
 };
 
 struct skep_merge_report {

@@ -330,3 +330,41 @@ void skep_gram_mix(const struct skep_gram *gram, const uint64_t *sets, struct sk
         }
     }
 }
+
+/* ---- agreement ---- */
+
+/* 1000 * along / sqrt(own * others). Roots are taken of values times 2^40, so own < 2^62 and others < 2^74 keep 2^20 times their
+ * roots: together below 2^51 * 2^57, and |along| < 2^68 leaves room for the thousand. */
+static int32_t cosine_permille(__int128 along, int64_t own, __int128 others)
+{
+    if (own <= 0 || others <= 0) {
+        return 0;
+    }
+    unsigned __int128 roots = (unsigned __int128)skep_fixed_root((unsigned __int128)own << 40) *
+                              skep_fixed_root((unsigned __int128)others << 40);
+    unsigned __int128 permille = (magnitude_of(along) << 40) * 1000 / roots;
+    int32_t held = permille > 1000 ? 1000 : (int32_t)permille;
+    return along < 0 ? -held : held;
+}
+
+void skep_gram_agreement(const struct skep_gram *gram, const bool *merged, int32_t *ret_permille)
+{
+    struct table table;
+    table_init(&table, gram);
+    size_t n = table.n;
+    __int128 with_all[SKEP_GRAM_MOST]; /* <x_i, sum of the merged> */
+    __int128 square = 0;               /* |sum of the merged|^2 */
+    for (size_t i = 0; i < n; i++) {
+        with_all[i] = 0;
+        for (size_t j = 0; j < n; j++) {
+            with_all[i] += merged[j] ? table.at[i * n + j] : 0;
+        }
+        square += merged[i] ? with_all[i] : 0;
+    }
+    for (size_t i = 0; i < n; i++) {
+        int64_t own = table.at[i * n + i];
+        __int128 along = merged[i] ? with_all[i] - own : with_all[i];
+        __int128 others = merged[i] ? square - 2 * with_all[i] + own : square;
+        ret_permille[i] = cosine_permille(along, own, others);
+    }
+}

@@ -21,6 +21,7 @@
 #ifndef SKEP_MERGE_WEIGHTS_H
 #define SKEP_MERGE_WEIGHTS_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -62,5 +63,12 @@ void skep_gram_nearest(const struct skep_gram *gram, size_t count, uint64_t *ret
 
 /* The inner products of y_i = mean of the updates in sets[i] (none of them empty), rounded toward zero; *ret is not *gram. */
 void skep_gram_mix(const struct skep_gram *gram, const uint64_t *sets, struct skep_gram *ret);
+
+/*
+ * Agreement: the cosine of each update and the sum of the others among those that are `merged`, itself left out, in thousandths
+ * (-1000 .. 1000, toward zero; 0 where one of the two is zero). The sum and not what the rule made of it, and itself left out, so that an
+ * update cannot agree with its own trace in the aggregate. O(n^2).
+ */
+void skep_gram_agreement(const struct skep_gram *gram, const bool *merged, int32_t *ret_permille);
 
 #endif

@@ -63,6 +63,7 @@ BENCHES += tests/bench/merge-speed
 tests_bench_merge_speed_SOURCES = tests/bench/merge-speed.c
 tests_bench_merge_speed_LDADD = $(LIBS_FLOOR2)
 
+
 # How far apart honest repetitions of a job are, and how near cheats come: the thresholds of common/swarm/audit.h.
 EXTRA_PROGRAMS += tests/bench/audit-replay
 BENCHES += tests/bench/audit-replay
@@ -74,3 +75,10 @@ EXTRA_PROGRAMS += tests/bench/trust-sim
 BENCHES += tests/bench/trust-sim
 tests_bench_trust_sim_SOURCES = tests/bench/trust-sim.c tests/bench/trust-scenes.c tests/bench/trust-scenes.h
 tests_bench_trust_sim_LDADD = $(LIBS_FLOOR2)
+
+# The attack grid: attack-cell trains one cell of it, attack-grid runs many and makes the tables.
+EXTRA_PROGRAMS += tests/bench/attack/attack-cell
+BENCH_PARTS += tests/bench/attack/attack-cell
+tests_bench_attack_attack_cell_SOURCES = tests/bench/attack/attack-cell.c tests/bench/attack/attacks.c tests/bench/attack/attacks.h \
+    tests/bench/attack/data.c tests/bench/attack/data.h tests/bench/attack/lab.c tests/bench/attack/lab.h
+tests_bench_attack_attack_cell_LDADD = $(LIBS_FLOOR3)

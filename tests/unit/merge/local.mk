@@ -16,3 +16,7 @@ tests_unit_merge_test_same_bits_SOURCES = tests/unit/merge/test-same-bits.c test
 tests_unit_merge_test_same_bits_LDADD = common/merge/libskep-merge.a $(LIBS_FLOOR1)
 TESTS += tests/unit/merge/test-corpus.py
 EXTRA_DIST += tests/unit/merge/test-corpus.py
+
+UNIT_TESTS += tests/unit/merge/test-standing
+tests_unit_merge_test_standing_SOURCES = tests/unit/merge/test-standing.c
+tests_unit_merge_test_standing_LDADD = common/merge/libskep-merge.a $(LIBS_FLOOR1) $(CMOCKA_LIBS)

@@ -1,0 +1,192 @@
+#include "tests/bench/attack/lab.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/alloc.h"
+#include "common/base/bytes.h"
+#include "common/crypto/hash.h"
+#include "common/merge/compress.h"
+#include "common/swarm/ticket.h"
+
+static void open_shard(const struct skep_manifest *manifest, size_t i, struct lab_shard *shard)
+{
+    shard->shard = skep_manifest_shard(manifest, i);
+    skep_layout_of(&manifest->model, &shard->shard, &shard->layout);
+    size_t count = shard->layout.tensor_count;
+    shard->tilings = skep_alloc(count, sizeof *shard->tilings);
+    shard->offsets = skep_alloc(count + 1, sizeof *shard->offsets);
+    for (size_t t = 0; t < count; t++) {
+        const struct skep_tensor_spec *spec = &shard->layout.tensors[t];
+        shard->tilings[t] = skep_tiling_of(spec->dims, spec->dim_count, manifest->update.keep);
+        shard->offsets[t] = spec->offset;
+    }
+    shard->offsets[count] = shard->layout.parameters;
+    shard->parameters = skep_alloc(shard->layout.parameters, sizeof(float));
+    skep_layout_seed(&shard->layout, &manifest->model, &manifest->seed, shard->parameters);
+}
+
+static int open_donor(struct lab *lab, size_t d, struct skep_error *err)
+{
+    struct lab_donor *donor = &lab->donors[d];
+    memset(donor->id.bytes, (int)d + 1, SKEP_ID_SIZE);
+    donor->moments = skep_alloc(lab->shard_count, sizeof *donor->moments);
+    donor->residuals = skep_alloc(lab->shard_count, sizeof *donor->residuals);
+    int rc = SKEP_OK;
+    for (size_t i = 0; i < lab->shard_count && rc == SKEP_OK; i++) {
+        size_t parameters = lab->shards[i].layout.parameters;
+        donor->residuals[i] = skep_alloc(parameters, sizeof(float));
+        rc = skep_moments_init(&donor->moments[i], NULL, parameters, err);
+    }
+    return rc;
+}
+
+int lab_open(struct lab *lab, const struct skep_manifest *manifest, size_t donor_count,
+             struct skep_error *err)
+{
+    lab->manifest = manifest;
+    lab->donor_count = donor_count;
+    lab->shard_count = skep_manifest_shard_count(manifest);
+    lab->shards = skep_alloc(lab->shard_count, sizeof *lab->shards);
+    lab->deltas = skep_alloc(lab->shard_count, sizeof *lab->deltas);
+    for (size_t i = 0; i < lab->shard_count; i++) {
+        open_shard(manifest, i, &lab->shards[i]);
+        lab->deltas[i] = skep_alloc(lab->shards[i].layout.parameters, sizeof(float));
+    }
+    int rc = SKEP_OK;
+    for (size_t d = 0; d < donor_count && rc == SKEP_OK; d++) {
+        rc = open_donor(lab, d, err);
+    }
+    struct skep_model_options options = {.batch = manifest->training.batch};
+    return rc == SKEP_OK ? skep_model_new(&manifest->model, &options, &lab->model, err) : rc;
+}
+
+void lab_close(struct lab *lab)
+{
+    for (size_t d = 0; d < lab->donor_count; d++) {
+        for (size_t i = 0; i < lab->shard_count && lab->donors[d].moments != NULL; i++) {
+            skep_moments_done(&lab->donors[d].moments[i]);
+            free(lab->donors[d].residuals[i]);
+        }
+        free(lab->donors[d].moments);
+        free(lab->donors[d].residuals);
+    }
+    for (size_t i = 0; i < lab->shard_count; i++) {
+        skep_layout_done(&lab->shards[i].layout);
+        free(lab->shards[i].tilings);
+        free(lab->shards[i].offsets);
+        free(lab->shards[i].parameters);
+        free(lab->deltas[i]);
+    }
+    free(lab->shards);
+    free(lab->deltas);
+    skep_model_free(lab->model);
+    *lab = (struct lab){0};
+}
+
+/* The slice of a ticket as chunks of the data. */
+static size_t cut_slice(const struct lab *lab, const struct skep_hash *ticket, const uint8_t *data,
+                        size_t size, struct skep_slice_chunk *ret_chunks)
+{
+    size_t chunk = lab->manifest->chunk_bytes;
+    size_t places[SKEP_LIMIT_UPDATES_PER_ROUND];
+    size_t wanted = lab->manifest->training.slice_chunks;
+    wanted = wanted < SKEP_LIMIT_UPDATES_PER_ROUND ? wanted : SKEP_LIMIT_UPDATES_PER_ROUND;
+    size_t count = skep_ticket_slice(ticket, (size + chunk - 1) / chunk, wanted, places);
+    for (size_t i = 0; i < count; i++) {
+        size_t start = places[i] * chunk;
+        size_t left = size - start;
+        ret_chunks[i] = (struct skep_slice_chunk){data + start, left < chunk ? left : chunk};
+    }
+    return count;
+}
+
+static int train(struct lab *lab, size_t d, struct skep_train_job *job, struct skep_error *err)
+{
+    struct skep_shard *shards = skep_alloc(lab->shard_count, sizeof *shards);
+    int rc = SKEP_OK;
+    for (size_t i = 0; i < lab->shard_count && rc == SKEP_OK; i++) {
+        shards[i] = lab->shards[i].shard;
+        rc = skep_model_set(lab->model, &shards[i], lab->shards[i].parameters);
+    }
+    job->shards = shards;
+    job->shard_count = lab->shard_count;
+    job->moments = lab->donors[d].moments;
+    struct skep_train_position position = {0};
+    if (rc == SKEP_OK) {
+        rc = skep_train_run(lab->model, job, &position, err);
+    }
+    free(shards);
+    return rc;
+}
+
+/* Stands for the trunk's newest seal. */
+static struct skep_hash beacon_of(const struct lab *lab)
+{
+    uint8_t bytes[SKEP_ID_SIZE + 8];
+    memcpy(bytes, lab->manifest->seed.bytes, SKEP_ID_SIZE);
+    skep_put_u64(bytes + SKEP_ID_SIZE, lab->version);
+    return skep_hash_of(bytes, sizeof bytes);
+}
+
+int lab_job(struct lab *lab, size_t d, const uint8_t *data, size_t size, struct skep_error *err)
+{
+    const struct skep_training_config *training = &lab->manifest->training;
+    struct skep_hash beacon = beacon_of(lab);
+    struct skep_hash ticket = skep_ticket_of(&beacon, &lab->donors[d].id, lab->version);
+    struct skep_slice_chunk chunks[SKEP_LIMIT_UPDATES_PER_ROUND];
+    struct skep_train_job job = {.training = training,
+                                 .learning_rate = skep_train_rate(training, lab->version),
+                                 .chunks = chunks,
+                                 .chunk_count = cut_slice(lab, &ticket, data, size, chunks),
+                                 .ticket = &ticket};
+    int rc = train(lab, d, &job, err);
+    for (size_t i = 0; i < lab->shard_count && rc == SKEP_OK; i++) {
+        struct lab_shard *shard = &lab->shards[i];
+        skep_model_get(lab->model, &shard->shard, lab->deltas[i]);
+        for (size_t p = 0; p < shard->layout.parameters; p++) {
+            lab->deltas[i][p] = shard->parameters[p] - lab->deltas[i][p];
+        }
+    }
+    return rc;
+}
+
+int lab_compress(struct lab *lab, size_t d, size_t i, const float *delta,
+                 struct skep_update_body *ret_body, struct skep_error *err)
+{
+    const struct lab_shard *shard = &lab->shards[i];
+    float decay = (float)lab->manifest->update.error_decay_permille / 1000;
+    return skep_compress_shard(shard->tilings, shard->layout.tensor_count, decay, delta,
+                               lab->donors[d].residuals[i], ret_body, err);
+}
+
+int lab_compress_alone(const struct lab *lab, size_t i, const float *vector,
+                       struct skep_update_body *ret_body, struct skep_error *err)
+{
+    const struct lab_shard *shard = &lab->shards[i];
+    float *residual = skep_alloc(shard->layout.parameters, sizeof *residual);
+    int rc = skep_compress_shard(shard->tilings, shard->layout.tensor_count, 0, vector, residual,
+                                 ret_body, err);
+    free(residual);
+    return rc;
+}
+
+void lab_expand(const struct lab *lab, size_t i, const struct skep_update_body *body,
+                float *ret_vector)
+{
+    const struct lab_shard *shard = &lab->shards[i];
+    memset(ret_vector, 0, shard->layout.parameters * sizeof *ret_vector);
+    for (size_t t = 0; t < body->tensor_count; t++) {
+        skep_decompress_add(&body->tensors[t], 1, ret_vector + shard->offsets[t]);
+    }
+}
+
+int lab_measure(struct lab *lab, const uint8_t *data, size_t size, struct skep_eval *ret_eval,
+                struct skep_error *err)
+{
+    int rc = SKEP_OK;
+    for (size_t i = 0; i < lab->shard_count && rc == SKEP_OK; i++) {
+        rc = skep_model_set(lab->model, &lab->shards[i].shard, lab->shards[i].parameters);
+    }
+    return rc == SKEP_OK ? skep_eval_text(lab->model, data, size, ret_eval, err) : rc;
+}

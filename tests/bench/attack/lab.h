@@ -1,0 +1,72 @@
+/*
+ * A swarm in one process and without a network: donors that draw tickets, train on their slice and compress, and the keeper's merge. All
+ * of it is the code that the programs run; only transport and agreement are left out, so a setting can be judged in seconds.
+ *
+ * Time goes in rounds. In each, every donor runs one job from the newest version of all shards (lab_job), its differences are
+ * compressed with its own error feedback (lab_compress), and lab_merge makes the next version of a shard. What a donor publishes may
+ * be something else than what it computed: attacks.h.
+ */
+#ifndef SKEP_TESTS_BENCH_ATTACK_LAB_H
+#define SKEP_TESTS_BENCH_ATTACK_LAB_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/merge/merge.h"
+#include "common/model/layout.h"
+#include "common/model/train.h"
+#include "common/wire/manifest.h"
+#include "common/wire/update.h"
+
+#define LAB_DONORS SKEP_LIMIT_UPDATES_PER_ROUND
+
+/* A shard as keepers see it. */
+struct lab_shard {
+    struct skep_shard shard;
+    struct skep_layout layout;
+    struct skep_tiling *tilings;
+    size_t *offsets; /* one more than tensors */
+    float *parameters;
+};
+
+/* What a donor keeps from job to job: one of each a shard. */
+struct lab_donor {
+    struct skep_peer_id id;
+    struct skep_moments *moments;
+    float **residuals;
+};
+
+struct lab {
+    const struct skep_manifest *manifest; /* borrowed */
+    size_t shard_count;
+    struct lab_shard *shards;
+    size_t donor_count;
+    struct lab_donor donors[LAB_DONORS];
+    struct skep_model *model;
+    uint64_t version;
+    float **deltas; /* of the last job, one a shard: theta_start - theta_end */
+};
+
+int lab_open(struct lab *lab, const struct skep_manifest *manifest, size_t donor_count,
+             struct skep_error *err);
+void lab_close(struct lab *lab);
+
+/* One job of a donor on its ticket's slice of `data` (whole chunks, as the manifest cuts them): fills lab->deltas. */
+int lab_job(struct lab *lab, size_t donor, const uint8_t *data, size_t size,
+            struct skep_error *err);
+/* The body that the donor's client would publish of this shard's difference; its residual moves on. Freed by the caller. */
+int lab_compress(struct lab *lab, size_t donor, size_t shard, const float *delta,
+                 struct skep_update_body *ret_body, struct skep_error *err);
+/* The same for a vector that has no history: nothing is kept back for later. */
+int lab_compress_alone(const struct lab *lab, size_t shard, const float *vector,
+                       struct skep_update_body *ret_body, struct skep_error *err);
+/* The update's values as a flat vector of the shard's parameters. */
+void lab_expand(const struct lab *lab, size_t shard, const struct skep_update_body *body,
+                float *ret_vector);
+
+/* Cross-entropy and accuracy of the newest version of all shards. */
+int lab_measure(struct lab *lab, const uint8_t *data, size_t size, struct skep_eval *ret_eval,
+                struct skep_error *err);
+
+#endif
