@@ -8,7 +8,7 @@
 #include "common/store/keeper-private.h"
 #include "common/store/schema.h"
 
-#define SCHEMA_VERSION 1
+#define SCHEMA_VERSION 2
 
 static const char *const SQL[KEEPER_QUERIES] = {
     [ADD_PROJECT] = "INSERT INTO project (id, manifest) VALUES (?, ?)",
@@ -49,6 +49,14 @@ static const char *const SQL[KEEPER_QUERIES] = {
     [GET_VOTE] = "SELECT promised, vote_attempt, vote_payload FROM vote "
                  "WHERE project = ? AND shard = ? AND version = ?",
     [DROP_VOTES] = "DELETE FROM vote WHERE project = ? AND shard = ? AND version <= ?",
+    [PUT_REPUTATION] = "INSERT OR REPLACE INTO reputation (project, donor, earned, seen, merged, "
+                       "banned_at) VALUES (?, ?, ?, ?, ?, ?)",
+    [GET_REPUTATION] = "SELECT donor, earned, seen, merged, banned_at FROM reputation "
+                       "WHERE project = ? ORDER BY donor",
+    [FORGET_REPUTATION] = "DELETE FROM reputation WHERE project = ? AND donor = ?",
+    [DROP_REPUTATION] = "DELETE FROM reputation WHERE project = ?",
+    [EACH_SEAL] = "SELECT seal FROM version WHERE project = ? AND shard = ? AND seal IS NOT NULL "
+                  "ORDER BY version",
 };
 
 int skep_keeper_db_open(const char *path, struct skep_keeper_db **ret_db, struct skep_error *err)
@@ -213,6 +221,9 @@ int skep_keeper_db_add_version(struct skep_keeper_db *db, const struct skep_proj
     }
     if (result == SKEP_OK) {
         result = run_numbered(db, DROP_VOTES, project, shard, row->version, err);
+    }
+    if (result == SKEP_OK) {
+        result = skep_keeper_db_put_reputation(db, project, row, err);
     }
     return skep_db_end(db->db, result, err);
 }

@@ -1,5 +1,5 @@
 /*
- * What a keeper must not forget, in SQLite (WAL, synchronous FULL): projects, sealed versions, receipts, waiting updates, promises
+ * What a keeper must not forget, in SQLite (WAL, synchronous FULL): projects, sealed versions, receipts, reputation, waiting updates, promises
  * and votes. Each call that changes something is one transaction and durable when it returns, so kill -9 at any moment loses
  * nothing that was acknowledged. Large bytes (states, update files, data chunks) live beside it as blobs. schemas/sql/keeper.sql
  * is the schema, compiled in.
@@ -18,6 +18,7 @@
 #include "common/base/bytes.h"
 #include "common/base/error.h"
 #include "common/base/id.h"
+#include "common/swarm/reputation.h"
 
 struct skep_keeper_db;
 
@@ -40,6 +41,12 @@ struct skep_version_row {
     struct skep_hash root;  /* of the state */
     struct skep_hash state; /* blob: SHA-256 of the state file */
     const char *seal;       /* envelope text, or NULL */
+    /* What skep_reputation_apply() of this seal changed, if it is a new version of the trunk, else none: rows to write, and donors to
+     * forget before that. Only read by skep_keeper_db_add_version(). */
+    size_t reputation_count;
+    const struct skep_reputation *reputation;
+    size_t forgotten_count;
+    const struct skep_peer_id *forgotten;
 };
 
 /* A receipt as stored beside its seal. */
@@ -81,6 +88,16 @@ struct skep_donor_total {
 int skep_keeper_db_donor_totals(struct skep_keeper_db *db, const struct skep_project_id *project,
                                 size_t most, struct skep_donor_total **ret_totals,
                                 size_t *ret_count, struct skep_error *err);
+
+/* Reputation (swarm/reputation.h) as of the newest trunk version, in order of donor, for skep_reputation_restore(); freed by the caller. */
+int skep_keeper_db_get_reputation(struct skep_keeper_db *db, const struct skep_project_id *project,
+                                  struct skep_reputation **ret_rows, size_t *ret_count,
+                                  struct skep_error *err);
+/* The same from nothing but the stored seals of the trunk, into an empty table; and the rows become what that gives. SKEP_ERR_STATE if a seal is
+ * missing. */
+int skep_keeper_db_rebuild_reputation(struct skep_keeper_db *db,
+                                      const struct skep_project_id *project,
+                                      struct skep_reputations *table, struct skep_error *err);
 
 /* Waiting updates: admitted, not merged. A second one of the same donor for the same shard and base version is
  * SKEP_ERR_DUPLICATE unless it is the same file (then 0). */

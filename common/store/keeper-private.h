@@ -1,8 +1,10 @@
-/* The keeper's database from the inside: its statements by name. Shared by keeper-db.c and keeper-receipts.c only. */
+/* The keeper's database from the inside: its statements by name. Shared by keeper-db.c,
+ * keeper-receipts.c and keeper-reputation.c only. */
 #ifndef SKEP_STORE_KEEPER_PRIVATE_H
 #define SKEP_STORE_KEEPER_PRIVATE_H
 
 #include "common/store/database.h"
+#include "common/store/keeper-db.h"
 
 enum skep_keeper_query {
     ADD_PROJECT,
@@ -23,11 +25,20 @@ enum skep_keeper_query {
     PUT_VOTE,
     GET_VOTE,
     DROP_VOTES,
+    PUT_REPUTATION,
+    GET_REPUTATION,
+    FORGET_REPUTATION,
+    DROP_REPUTATION,
+    EACH_SEAL,
     KEEPER_QUERIES,
 };
 
 struct skep_keeper_db {
     struct skep_db *db;
 };
+
+/* Inside a transaction: forgets donors, then writes rows. */
+int skep_keeper_db_put_reputation(struct skep_keeper_db *db, const struct skep_project_id *project,
+                                  const struct skep_version_row *row, struct skep_error *err);
 
 #endif

@@ -4,7 +4,7 @@ common_store_libskep_store_a_SOURCES = \
     common/store/database.c common/store/database.h \
     common/store/donor-db.c common/store/donor-db.h \
     common/store/keeper-db.c common/store/keeper-db.h \
-    common/store/keeper-receipts.c common/store/keeper-private.h \
+    common/store/keeper-receipts.c common/store/keeper-reputation.c common/store/keeper-private.h \
     common/store/schema.h
 nodist_common_store_libskep_store_a_SOURCES = common/store/schema.c
 common_store_libskep_store_a_CPPFLAGS = $(AM_CPPFLAGS) $(SQLITE_CFLAGS)

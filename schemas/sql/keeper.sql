@@ -30,6 +30,16 @@ CREATE TABLE receipt (
 ) WITHOUT ROWID;
 CREATE INDEX receipt_of_donor ON receipt (project, donor);
 
+CREATE TABLE reputation (             -- of donors, as the trunk's seals give it (common/swarm/reputation.h)
+    project   BLOB NOT NULL REFERENCES project(id),
+    donor     BLOB NOT NULL,
+    earned    INTEGER NOT NULL,       -- valid audits in a row at version seen, in units of 2^-16
+    seen      INTEGER NOT NULL,       -- trunk version that last merged an update of this donor
+    merged    INTEGER NOT NULL,
+    banned_at INTEGER,                -- trunk version; NULL: not banned
+    PRIMARY KEY (project, donor)
+) WITHOUT ROWID;
+
 CREATE TABLE waiting (                -- admitted updates that no version has merged yet
     project      BLOB NOT NULL REFERENCES project(id),
     shard        TEXT NOT NULL,

@@ -1,7 +1,10 @@
 UNIT_TESTS += tests/unit/store/test-blobs tests/unit/store/test-databases
-STORE_PIECES = common/store/libskep-store.a common/sys/libskep-sys.a $(LIBS_FLOOR1) \
+STORE_PIECES = common/store/libskep-store.a common/sys/libskep-sys.a common/swarm/libskep-swarm.a $(LIBS_FLOOR1) \
     $(SQLITE_LIBS) $(UV_LIBS) $(CURL_LIBS) $(MICROHTTPD_LIBS) $(CMOCKA_LIBS)
 tests_unit_store_test_blobs_SOURCES = tests/unit/store/test-blobs.c
 tests_unit_store_test_blobs_LDADD = $(STORE_PIECES)
 tests_unit_store_test_databases_SOURCES = tests/unit/store/test-databases.c
 tests_unit_store_test_databases_LDADD = $(STORE_PIECES)
+UNIT_TESTS += tests/unit/store/test-reputation-rows
+tests_unit_store_test_reputation_rows_SOURCES = tests/unit/store/test-reputation-rows.c
+tests_unit_store_test_reputation_rows_LDADD = $(STORE_PIECES)

@@ -326,11 +326,11 @@ static void a_newer_schema_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     struct skep_error err = {0};
-    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x02", 4, &err), SKEP_ERR_FORMAT);
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x03", 4, &err), SKEP_ERR_FORMAT);
     assert_non_null(strstr(err.text, fixture->path));
+    assert_non_null(strstr(err.text, "schema 3"));
     assert_non_null(strstr(err.text, "schema 2"));
-    assert_non_null(strstr(err.text, "schema 1"));
-    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x01", 4, &err), SKEP_OK);
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x02", 4, &err), SKEP_OK);
 }
 
 static void a_database_of_another_program_is_refused_and_left_as_it_was(void **state)
