@@ -4,54 +4,67 @@
 
 #include "common/base/limits.h"
 
+/* What the fast way below leaves: NaN and infinity, numbers near the limits and beyond, and denormals. */
+static int64_t magnitude_of_odd_one(int64_t mantissa, int32_t exponent)
+{
+    if (exponent == 0xff && mantissa != 0) {
+        return 0; /* NaN */
+    }
+    mantissa |= exponent != 0 ? 0x800000 : 0;
+    int32_t shift = exponent - 150 + SKEP_FIXED_BITS;
+    if (shift < 0) {
+        return 0; /* below half a unit */
+    }
+    return shift > 38 ? SKEP_FIXED_STATE_LIMIT : mantissa << shift;
+}
+
+/*
+ * The value is mantissa * 2^(exponent - 150), so mantissa * 2^(exponent - 118) units. The mantissa is moved up by 38 bits, as far as it
+ * goes, and then down again by `drop`, rounding what falls off; weights are on both sides of the point where nothing does, and
+ * this way nothing has to be guessed.
+ */
 int64_t skep_fixed_from_float(float value)
 {
     uint32_t bits;
     memcpy(&bits, &value, sizeof bits);
-    int64_t magnitude = bits & 0x7fffff;
+    int64_t mantissa = bits & 0x7fffff;
     int32_t exponent = (int32_t)(bits >> 23 & 0xff);
-    if (exponent == 0xff && magnitude != 0) {
-        return 0; /* NaN */
-    }
-    magnitude |= exponent != 0 ? 0x800000 : 0;
-    exponent += exponent == 0;
-    /* The value is magnitude * 2^(exponent - 150). */
-    int32_t shift = exponent - 150 + SKEP_FIXED_BITS;
-    if (shift > 39 || magnitude > SKEP_FIXED_STATE_LIMIT >> (shift > 0 ? shift : 0)) {
-        magnitude = SKEP_FIXED_STATE_LIMIT;
-    } else if (shift >= 0) {
-        magnitude <<= shift;
-    } else if (shift < -24) {
-        magnitude = 0;
+    int32_t drop = 38 - (exponent - 150 + SKEP_FIXED_BITS);
+    int64_t magnitude;
+    if (drop >= 1 && drop <= 62) {
+        uint64_t raised = (uint64_t)(mantissa | 0x800000) << 38;
+        uint64_t half = (uint64_t)1 << (drop - 1);
+        uint64_t odd = raised >> drop & 1;
+        magnitude = (int64_t)((raised + half - 1 + odd) >> drop);
     } else {
-        int64_t half = (int64_t)1 << (-shift - 1);
-        int64_t odd = magnitude >> -shift & 1;
-        magnitude = (magnitude + half - 1 + odd) >> -shift;
+        magnitude = magnitude_of_odd_one(mantissa, exponent);
     }
     return bits >> 31 != 0 ? -magnitude : magnitude;
 }
 
+/* The highest bit is moved to bit 62, and 24 bits are kept from there. Adding, not or-ing, the mantissa lets a carry into its
+ * 25th bit raise the exponent. */
 float skep_fixed_to_float(int64_t value)
 {
-    if (value == 0) {
-        return 0;
-    }
     uint64_t magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
-    int32_t spare = 63 - __builtin_clzll(magnitude) - 23; /* bits beyond the 24 of a float */
-    if (spare > 0) {
-        uint64_t half = (uint64_t)1 << (spare - 1);
-        uint64_t odd = magnitude >> spare & 1;
-        magnitude = (magnitude + half - 1 + odd) >> spare; /* may carry into a 25th bit: 2^24 */
-    } else {
-        magnitude <<= -spare;
+    uint32_t bits = 0x4f000000u; /* 2^31: -2^63 units, which have no bit 62 to start from */
+    if (magnitude >> 63 == 0) {
+        uint32_t zeros = (uint32_t)__builtin_clzll(magnitude | 1);
+        uint64_t raised = magnitude << (zeros - 1);
+        uint64_t odd = raised >> 39 & 1;
+        bits = (157 - zeros) << 23;
+        bits += (uint32_t)((raised + ((uint64_t)1 << 38) - 1 + odd) >> 39);
+        bits = magnitude == 0 ? 0 : bits;
     }
-    /* Adding, not or-ing, the fraction lets that carry raise the exponent. */
-    uint32_t bits = (uint32_t)(150 - SKEP_FIXED_BITS + spare - 1) << 23;
-    bits += (uint32_t)magnitude;
     bits |= value < 0 ? 0x80000000u : 0;
     float result;
     memcpy(&result, &bits, sizeof result);
     return result;
+}
+
+float skep_fixed_subtract(float value, int64_t step)
+{
+    return step == 0 ? value : skep_fixed_to_float(skep_fixed_from_float(value) - step);
 }
 
 /* Bit by bit from the top. */
@@ -65,12 +78,6 @@ uint64_t skep_fixed_root(unsigned __int128 square)
         }
     }
     return root;
-}
-
-int64_t skep_fixed_scale(int64_t value, uint64_t multiplier, uint32_t bits)
-{
-    __int128 product = (__int128)value * (__int128)multiplier;
-    return (int64_t)(product < 0 ? -(-product >> bits) : product >> bits);
 }
 
 static void sort(int64_t *values, size_t count)

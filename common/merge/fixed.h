@@ -38,8 +38,16 @@ float skep_fixed_to_float(int64_t value);
 /* The largest root with root * root <= square; square < 2^126, so root < 2^63. */
 uint64_t skep_fixed_root(unsigned __int128 square);
 
+/* value - step, where the value keeps its bits, also those that the fixed point cannot hold, if the step is 0. */
+float skep_fixed_subtract(float value, int64_t step);
+
 /* value * multiplier / 2^bits toward zero; the product must fit 127 bits. */
-int64_t skep_fixed_scale(int64_t value, uint64_t multiplier, uint32_t bits);
+static inline int64_t skep_fixed_scale(int64_t value, uint64_t multiplier, uint32_t bits)
+{
+    unsigned __int128 magnitude = value < 0 ? 0 - (uint64_t)value : (uint64_t)value;
+    int64_t scaled = (int64_t)(magnitude * multiplier >> bits);
+    return value < 0 ? -scaled : scaled;
+}
 
 /* The lower median of the norms that are not 0; 0 if all are. At most 64 of them. Lower, so that one liar beside one honest update
  * cannot raise it. An update of zeros says nothing about the size of a step (an expert that saw no token), so it does not lower it. */
