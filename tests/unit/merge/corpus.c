@@ -189,7 +189,8 @@ static void copy_places(const struct skep_update_tensor *from, struct skep_updat
 /* Whether every second update repeats the one before. */
 static bool copies_of_style(const char *style)
 {
-    return strcmp(style, "ties") == 0 || strcmp(style, "copies") == 0 || strcmp(style, "near") == 0;
+    return strcmp(style, "ties") == 0 || strcmp(style, "copies") == 0 ||
+           strcmp(style, "near") == 0 || strcmp(style, "out") == 0;
 }
 
 static void draw_tensor(const char *style, size_t i, size_t t, struct skep_rng *rng,
@@ -243,6 +244,8 @@ static void draw_update(const struct corpus_line *line, size_t i, struct skep_rn
     }
     input->body = body;
     input->staleness = strcmp(line->staleness, "mixed") == 0 ? (uint32_t)i % 3 : 0;
+    input->left_out =
+        strcmp(line->style, "none") == 0 || (strcmp(line->style, "out") == 0 && i % 4 == 3);
     body->tensor_count = corpus_case->tensor_count;
     body->tensors = skep_alloc(body->tensor_count, sizeof *body->tensors);
     for (size_t t = 0; t < body->tensor_count; t++) {
@@ -255,8 +258,8 @@ static void draw_update(const struct corpus_line *line, size_t i, struct skep_rn
 
 static bool is_style(const char *name)
 {
-    static const char *const styles[] = {"plain", "mask",    "ties", "copies",
-                                         "zeros", "extreme", "far",  "near"};
+    static const char *const styles[] = {"plain", "mask",    "ties", "copies", "near",
+                                         "zeros", "extreme", "far",  "out",    "none"};
     for (size_t i = 0; i < sizeof styles / sizeof *styles; i++) {
         if (strcmp(name, styles[i]) == 0) {
             return true;
@@ -342,9 +345,11 @@ static uint64_t fingerprint_of_report(const struct skep_merge_report *report, co
             copy_of = verdict->copy_of == places[j] ? j : copy_of;
         }
         fold_number(&hash, verdict->norm);
+        fold_number(&hash, verdict->merged);
         fold_number(&hash, verdict->clip_ratio);
         fold_number(&hash, copy_of);
         fold_number(&hash, (uint64_t)(int64_t)verdict->cosine_permille);
+        fold_number(&hash, (uint64_t)(int64_t)verdict->agreement_permille);
     }
     fold_number(&hash, report->counted);
     fold_number(&hash, report->liars);
