@@ -13,6 +13,9 @@
 #define NORM_LOW 125u
 #define NORM_HIGH 8000u
 
+_Static_assert(SKEP_PROBATION == SKEP_TURN_COST * (1 + SKEP_AUDIT_DELAY),
+               "where the curve leaves 1");
+
 bool skep_reputation_trusted(const struct skep_reputation *reputation)
 {
     return reputation->n >= SKEP_PROBATION && !reputation->away && !reputation->banned;
@@ -58,10 +61,10 @@ bool skep_audit_drawn(const struct skep_hash *beacon, const struct skep_hash *up
                       uint32_t permille)
 {
     static const char label[] = {'s', 'k', 'e', 'p', '-', 'a', 'u', 'd', 'i', 't'};
-    uint8_t bytes[sizeof label + 2 * SKEP_ID_SIZE];
+    uint8_t bytes[sizeof label + sizeof beacon->bytes + sizeof update->bytes];
     memcpy(bytes, label, sizeof label);
     memcpy(bytes + sizeof label, beacon->bytes, SKEP_ID_SIZE);
-    memcpy(bytes + sizeof label + SKEP_ID_SIZE, update->bytes, SKEP_ID_SIZE);
+    memcpy(bytes + sizeof label + sizeof beacon->bytes, update->bytes, SKEP_ID_SIZE);
     struct skep_hash hash = skep_hash_of(bytes, sizeof bytes);
     return skep_get_u64(hash.bytes) % ALWAYS < permille;
 }

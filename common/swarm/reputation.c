@@ -9,6 +9,7 @@
 #include "common/base/limits.h"
 #include "common/crypto/hash.h"
 
+#define ROWS_FIRST 16u
 #define ONE ((uint64_t)1 << 16) /* n = 1 */
 #define MOST (SKEP_REPUTATION_MOST * ONE)
 #define DECAY_Q32 UINT64_C(4286377361) /* 0.998 * 2^32, rounded down */
@@ -55,6 +56,8 @@ struct skep_reputations *skep_reputations_new(size_t limit)
     assert(limit > 0);
     struct skep_reputations *table = skep_alloc(1, sizeof *table);
     table->limit = limit;
+    table->capacity = ROWS_FIRST;
+    table->rows = skep_alloc(table->capacity, sizeof *table->rows);
     return table;
 }
 
@@ -139,7 +142,7 @@ static struct skep_reputation *take_row(struct skep_reputations *table,
         forget_one(table);
     }
     if (table->count == table->capacity) {
-        table->capacity = table->capacity == 0 ? 16 : 2 * table->capacity;
+        table->capacity *= 2;
         table->rows = skep_realloc(table->rows, table->capacity, sizeof *table->rows);
     }
     size_t place = place_of(table, donor);
@@ -199,12 +202,14 @@ int skep_reputation_apply(struct skep_reputations *table, const struct skep_seal
         return skep_error_set(err, SKEP_ERR_ARGUMENT,
                               "reputation follows the seals of the trunk, not of %s", text);
     }
-    if (seal->version != table->version + 1) {
-        return skep_error_set(
-            err, SKEP_ERR_STATE, "the seal is of trunk version %llu, reputation waits for %llu",
-            (unsigned long long)seal->version, (unsigned long long)(table->version + 1));
+    uint64_t next = table->version + 1;
+    if (seal->version != next) {
+        return skep_error_set(err, SKEP_ERR_STATE,
+                              "the seal is of trunk version %llu, reputation waits for %llu",
+                              (unsigned long long)seal->version, (unsigned long long)next);
     }
-    table->version++;
+    assert(table->rows != NULL);
+    table->version = next;
     table->forgotten_count = 0;
     for (size_t i = 0; i < seal->receipt_count; i++) {
         apply_receipt(table, &seal->receipts[i]);

@@ -58,8 +58,8 @@
 #define SKEP_TURN_COST 21u
 /* Versions from the seal that draws an audit to the one that holds its finding. */
 #define SKEP_AUDIT_DELAY 1u
-/* Valid audits before a donor is trusted at all: where the curve leaves 1. */
-#define SKEP_PROBATION (SKEP_TURN_COST * (1u + SKEP_AUDIT_DELAY))
+/* Valid audits before a donor is trusted at all: where the curve leaves 1, SKEP_TURN_COST * (1 + SKEP_AUDIT_DELAY). */
+#define SKEP_PROBATION 42u
 /* The rarest audit. */
 #define SKEP_AUDIT_FLOOR_PERMILLE 20u
 /* n stops growing here. Audits get no rarer from 123 on, and beyond it n would only be the memory of good days. */
