@@ -11,6 +11,7 @@
 #include "common/crypto/cert.h"
 #include "common/crypto/random.h"
 #include "common/discovery/dht.h"
+#include "common/swarm/stamp.h"
 #include "common/sys/file.h"
 #include "server/agreement.h"
 #include "server/api/api.h"
@@ -213,6 +214,7 @@ static int open_all(struct skep_host *host, struct skep_error *err)
     host->peers = skep_peers_new(host);
     host->agreement = skep_agreement_new(host);
     host->sync = skep_sync_new(host);
+    host->stamps = skep_stamps_new(skep_random_u64());
     result = skep_project_load_all(host, err);
     if (result == SKEP_OK) {
         result = skep_remote_open(host, &host->remote, err);
@@ -304,6 +306,7 @@ void skep_host_close(struct skep_host *host)
     for (size_t i = 0; i < host->project_count; i++) {
         skep_project_free(host->projects[i]);
     }
+    skep_stamps_free(host->stamps);
     if (host->loop != NULL) {
         skep_loop_free(host->loop);
     }

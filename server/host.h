@@ -31,6 +31,7 @@ struct skep_agreement;
 struct skep_peers;
 struct skep_project;
 struct skep_remote;
+struct skep_stamps;
 struct skep_sync;
 
 /* Parts are made by their own modules and are NULL until then. */
@@ -55,6 +56,7 @@ struct skep_host {
     struct skep_project *projects[SKEP_LIMIT_PROJECTS];
     size_t project_count;
     struct skep_rng rng; /* whom to ask: nothing that matters hangs on it */
+    struct skep_stamps *stamps;
     uint64_t started_ms;
     uint16_t port; /* HTTPS, as bound */
     bool leaving;

@@ -1,11 +1,12 @@
 #include "server/intake.h"
 
-#include <string.h>
-
 #include "common/base/log.h"
 #include "common/swarm/admission.h"
+#include "common/swarm/pace.h"
+#include "common/swarm/stamp.h"
 #include "common/swarm/update-open.h"
 #include "server/agreement.h"
+#include "server/beacons.h"
 #include "server/host.h"
 #include "server/project.h"
 #include "server/shard.h"
@@ -35,13 +36,13 @@ static int look_at_waiting(void *user, const struct skep_hash *update,
 }
 
 static int refuse_second(const struct skep_kept_shard *shard,
-                         const struct skep_round_update *update, const char *state,
+                         const struct skep_round_update *update, enum skep_refusal reason,
                          struct skep_error *err)
 {
-    return skep_error_set(err, SKEP_ERR_DUPLICATE,
-                          "another update of donor %.12s for %s from version %llu %s already",
-                          skep_id_text(update->donor.bytes), shard->text,
-                          (unsigned long long)update->base_version, state);
+    return skep_refuse(
+        err, reason, "another update of donor %.12s for %s from version %llu %s already",
+        skep_id_text(update->donor.bytes), shard->text, (unsigned long long)update->base_version,
+        reason == SKEP_REFUSAL_REPLAY ? "was merged" : "waits");
 }
 
 /* Is it here already, is there another of the same donor, is there room? */
@@ -54,7 +55,7 @@ static int check_known(struct skep_kept_shard *shard, const struct skep_round_up
         *ret_known = true;
         return skep_hash_equal(&merged->hash, &update->hash)
                    ? SKEP_OK
-                   : refuse_second(shard, update, "was merged", err);
+                   : refuse_second(shard, update, SKEP_REFUSAL_REPLAY, err);
     }
     struct waiting waiting = {.wanted = update};
     int result =
@@ -66,12 +67,12 @@ static int check_known(struct skep_kept_shard *shard, const struct skep_round_up
         return result;
     }
     if (waiting.rival && !fetched) {
-        return refuse_second(shard, update, "waits", err);
+        return refuse_second(shard, update, SKEP_REFUSAL_DUPLICATE, err);
     }
     if (waiting.count >= SKEP_LIMIT_PENDING_UPDATES + (fetched ? ROOM_FOR_FETCHED : 0)) {
-        return skep_error_set(err, SKEP_ERR_STATE,
-                              "%zu updates of %s wait already; try again after its next version",
-                              waiting.count, shard->text);
+        return skep_refuse(err, SKEP_REFUSAL_WAITING,
+                           "%zu updates of %s wait already; try again after its next version",
+                           waiting.count, shard->text);
     }
     return SKEP_OK;
 }
@@ -93,55 +94,119 @@ static int store(struct skep_kept_shard *shard, const struct skep_round_update *
     return result;
 }
 
-static int take(struct skep_project *project, const struct skep_buffer *file, bool fetched,
-                struct skep_hash *ret_hash, bool *ret_new, struct skep_error *err)
-{
+/* An update file on its way through the steps, and what they found of it. */
+struct arrival {
+    struct skep_project *project;
+    const uint8_t *file;
+    size_t file_size;
+    bool fetched; /* the agreement asked for it */
+    uint64_t now_ms;
     struct skep_update_statement statement;
-    struct skep_round_update update = {0};
-    const uint8_t *body = NULL;
-    size_t body_size = 0;
-    int result =
-        skep_update_open(file->data, file->size, &statement, &update.hash, &body, &body_size, err);
+    struct skep_round_update update;
+    const uint8_t *body;
+    size_t body_size;
+    struct skep_kept_shard *shard;
+    bool known; /* nothing is left to do */
+};
+
+static int open_file(struct arrival *arrival, struct skep_error *err)
+{
+    int result = skep_update_open(arrival->file, arrival->file_size, &arrival->statement,
+                                  &arrival->update.hash, &arrival->body, &arrival->body_size, err);
+    arrival->update.donor = arrival->statement.donor;
+    arrival->update.base_version = arrival->statement.base_version;
+    return result;
+}
+
+static int find_shard(struct arrival *arrival, struct skep_error *err)
+{
+    const struct skep_manifest *manifest = &arrival->project->manifest;
+    const struct skep_update_statement *statement = &arrival->statement;
+    int result = skep_admission_check_place(manifest, statement, err);
     if (result != SKEP_OK) {
         return result;
     }
-    if (memcmp(statement.project.bytes, project->manifest.project.bytes, SKEP_ID_SIZE) != 0) {
-        return skep_error_set(err, SKEP_ERR_REFUSED, "the update is for project %s, not %s",
-                              skep_id_text(statement.project.bytes),
-                              skep_id_text(project->manifest.project.bytes));
+    arrival->shard = skep_project_shard(arrival->project, &statement->shard, err);
+    return arrival->shard != NULL
+               ? SKEP_OK
+               : skep_error_reason(err, SKEP_ERR_NOT_FOUND, SKEP_REFUSAL_NOT_HERE);
+}
+
+static int look_whether_known(struct arrival *arrival, struct skep_error *err)
+{
+    return check_known(arrival->shard, &arrival->update, arrival->fetched, &arrival->known, err);
+}
+
+static int check_statement(struct arrival *arrival, struct skep_error *err)
+{
+    const struct skep_update_statement *statement = &arrival->statement;
+    struct skep_shard_head head = skep_kept_shard_admission_head(arrival->shard);
+    struct skep_trunk_view trunk = {0};
+    if (!statement->remote) {
+        trunk = skep_beacons_view(arrival->project->beacons, statement->trunk_version);
     }
-    struct skep_kept_shard *shard = skep_project_shard(project, &statement.shard, err);
-    if (shard == NULL) {
-        return SKEP_ERR_NOT_FOUND;
+    if (arrival->fetched) {
+        trunk.newest = 0; /* another keeper took it in time */
     }
-    update.donor = statement.donor;
-    update.base_version = statement.base_version;
-    bool known = false;
-    result = check_known(shard, &update, fetched, &known, err);
-    if (result == SKEP_OK && !known) {
-        struct skep_shard_head head = skep_kept_shard_admission_head(shard);
-        result = skep_admission_check(&project->manifest, &head, &statement, err);
-        if (result == SKEP_OK) {
-            result =
-                skep_shape_check_body(&shard->shape, statement.base_version, body, body_size, err);
-        }
-        if (result == SKEP_OK) {
-            result = store(shard, &update, file->data, file->size, err);
+    return skep_admission_check(&arrival->project->manifest, &head, &trunk, statement, err);
+}
+
+static int check_stamp(struct arrival *arrival, struct skep_error *err)
+{
+    /* what a list under agreement names must not wait for the stamps of others */
+    uint64_t now_ms = arrival->fetched ? UINT64_MAX : arrival->now_ms;
+    return skep_stamps_admit(arrival->project->host->stamps, &arrival->project->manifest,
+                             &arrival->statement, now_ms, err);
+}
+
+static int check_pace(struct arrival *arrival, struct skep_error *err)
+{
+    const struct skep_kept_version *base =
+        skep_kept_shard_version(arrival->shard, arrival->statement.base_version);
+    return arrival->fetched
+               ? SKEP_OK
+               : skep_pace_admit(arrival->project->pace, &arrival->statement,
+                                 base != NULL ? base->since_ms : UINT64_MAX, arrival->now_ms, err);
+}
+
+static int check_body(struct arrival *arrival, struct skep_error *err)
+{
+    return skep_shape_check_body(&arrival->shard->shape, arrival->statement.base_version,
+                                 arrival->body, arrival->body_size, err);
+}
+
+static int keep(struct arrival *arrival, struct skep_error *err)
+{
+    return store(arrival->shard, &arrival->update, arrival->file, arrival->file_size, err);
+}
+
+/* In the order of what they cost: everything up to the stamp is cheap, and a body is only read for who has one. */
+static int (*const steps[])(struct arrival *arrival, struct skep_error *err) = {
+    open_file,   find_shard, look_whether_known, check_statement,
+    check_stamp, check_pace, check_body,         keep,
+};
+
+static int take(struct arrival *arrival, struct skep_error *err)
+{
+    int result = SKEP_OK;
+    for (size_t i = 0; i < sizeof steps / sizeof steps[0]; i++) {
+        result = steps[i](arrival, err);
+        if (result != SKEP_OK || arrival->known) {
+            break;
         }
     }
     if (result != SKEP_OK) {
         return result;
     }
-    *ret_hash = update.hash;
-    *ret_new = !known;
-    if (!known) {
+    if (!arrival->known) {
         skep_log(SKEP_LOG_DEBUG, "update %.12s of donor %.12s for %s from version %llu waits",
-                 skep_id_text(update.hash.bytes), skep_id_text(update.donor.bytes), shard->text,
-                 (unsigned long long)update.base_version);
+                 skep_id_text(arrival->update.hash.bytes),
+                 skep_id_text(arrival->update.donor.bytes), arrival->shard->text,
+                 (unsigned long long)arrival->update.base_version);
     }
-    if (!known ||
-        fetched) { /* what the agreement asks for it does not hold, whatever we have on disk */
-        skep_agreement_update(shard, &update);
+    if (!arrival->known || arrival->fetched) {
+        /* what the agreement asks for it does not hold, whatever we have on disk */
+        skep_agreement_update(arrival->shard, &arrival->update);
     }
     return SKEP_OK;
 }
@@ -149,15 +214,32 @@ static int take(struct skep_project *project, const struct skep_buffer *file, bo
 int skep_intake_update(struct skep_project *project, const void *file, size_t size,
                        struct skep_hash *ret_hash, bool *ret_new, struct skep_error *err)
 {
-    const struct skep_buffer borrowed = {.data = (uint8_t *)file, .size = size};
-    return take(project, &borrowed, false, ret_hash, ret_new, err);
+    struct arrival arrival = {.project = project,
+                              .file = file,
+                              .file_size = size,
+                              .now_ms = skep_loop_now_ms(project->host->loop)};
+    struct skep_error reason = {0};
+    int result = take(&arrival, &reason);
+    if (result == SKEP_OK) {
+        *ret_hash = arrival.update.hash;
+        *ret_new = !arrival.known;
+        project->accepted += !arrival.known;
+        return SKEP_OK;
+    }
+    project->refused[reason.reason]++;
+    if (err != NULL) {
+        *err = reason;
+    }
+    return result;
 }
 
 int skep_intake_fetched(struct skep_project *project, const void *file, size_t size,
                         struct skep_error *err)
 {
-    const struct skep_buffer borrowed = {.data = (uint8_t *)file, .size = size};
-    struct skep_hash hash;
-    bool is_new = false;
-    return take(project, &borrowed, true, &hash, &is_new, err);
+    struct arrival arrival = {.project = project,
+                              .file = file,
+                              .file_size = size,
+                              .fetched = true,
+                              .now_ms = skep_loop_now_ms(project->host->loop)};
+    return take(&arrival, err);
 }

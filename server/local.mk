@@ -13,6 +13,8 @@ server_libskep_server_a_SOURCES = \
     server/api/routes.c \
     server/api/updates.c \
     server/api/versions.c \
+    server/api/metrics.c \
+    server/beacons.c server/beacons.h \
     server/catch-up.c server/catch-up.h \
     server/experts.c server/experts.h \
     server/experts-pass.c server/experts-pass.h \

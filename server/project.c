@@ -6,9 +6,12 @@
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/crypto/hash.h"
+#include "common/crypto/random.h"
+#include "common/swarm/pace.h"
 #include "common/swarm/replicas.h"
 #include "common/swarm/statement.h"
 #include "server/agreement.h"
+#include "server/beacons.h"
 #include "server/host.h"
 #include "server/peers.h"
 #include "server/shard.h"
@@ -180,6 +183,8 @@ static int load(struct skep_host *host, struct skep_manifest *take_manifest,
     *take_manifest = (struct skep_manifest){0};
     project->manifest_hash = *hash;
     project->envelope = skep_strdup(envelope);
+    project->beacons = skep_beacons_new(project);
+    project->pace = skep_pace_new(&project->manifest, skep_random_u64());
     int result = open_shards(project, err);
     if (result == SKEP_OK) {
         list_chunks(project);
@@ -342,6 +347,8 @@ void skep_project_free(struct skep_project *project)
     for (size_t i = 0; project->shards != NULL && i < project->shard_count; i++) {
         skep_kept_shard_free(project->shards[i]);
     }
+    skep_beacons_free(project->beacons);
+    skep_pace_free(project->pace);
     free(project->shards);
     free(project->keys);
     free(project->chunks);

@@ -18,8 +18,10 @@
 #include "common/discovery/directory.h"
 #include "common/wire/manifest.h"
 
+struct skep_beacons;
 struct skep_host;
 struct skep_kept_shard;
+struct skep_pace;
 
 /* One directory key and the shards below it: all of the project, one shard, or one row of experts. */
 struct skep_project_key {
@@ -63,6 +65,10 @@ struct skep_project {
     size_t chunk_failures; /* requests in vain since the last look (sync.h) */
     struct skep_last_seal last_seal;
     size_t most_donors_in_seal; /* of the trunk */
+    struct skep_beacons *beacons;
+    struct skep_pace *pace;
+    uint64_t accepted;               /* updates since the start, */
+    uint64_t refused[SKEP_REFUSALS]; /* and those that were not, by reason */
 };
 
 /* Takes a project that came as a manifest envelope: checks, stores and loads it. *ret_new is false if it is here already.

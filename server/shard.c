@@ -38,6 +38,7 @@ struct skep_shard_head skep_kept_shard_admission_head(const struct skep_kept_sha
         uint64_t behind = head.version - shard->versions[i].version;
         if (behind <= SKEP_LIMIT_STALENESS) {
             head.roots[behind] = shard->versions[i].root;
+            head.beacons[behind] = shard->versions[i].payload;
         }
     }
     return head;
@@ -282,7 +283,8 @@ static int load_rows(struct skep_kept_shard *shard, struct skep_error *err)
             (struct skep_kept_version){.version = row.version,
                                        .payload = row.payload_hash,
                                        .root = row.root,
-                                       .state = row.state};
+                                       .state = row.state,
+                                       .since_ms = UINT64_MAX};
         if (row.version == 0) {
             return SKEP_OK;
         }
@@ -425,8 +427,10 @@ int skep_kept_shard_adopt(struct skep_kept_shard *shard, const struct skep_envel
                           const struct skep_seal *seal, const struct skep_hash *payload_hash,
                           struct skep_buffer *take_file, struct skep_error *err)
 {
-    struct skep_kept_version version = {
-        .version = seal->version, .payload = *payload_hash, .root = seal->state};
+    struct skep_kept_version version = {.version = seal->version,
+                                        .payload = *payload_hash,
+                                        .root = seal->state,
+                                        .since_ms = skep_loop_now_ms(shard->project->host->loop)};
     int result = skep_blobs_put(blobs_of(shard), take_file->data, take_file->size, NULL,
                                 &version.state, err);
     if (result == SKEP_OK) {
@@ -482,7 +486,8 @@ int skep_kept_shard_restore(struct skep_kept_shard *shard, struct skep_buffer *t
 static int make_first(struct skep_kept_shard *shard, struct skep_error *err)
 {
     struct skep_buffer file = {0};
-    struct skep_kept_version version = {.payload = shard->project->manifest_hash};
+    struct skep_kept_version version = {.payload = shard->project->manifest_hash,
+                                        .since_ms = UINT64_MAX};
     int result = skep_shape_seed(&shard->shape, &file, err);
     if (result == SKEP_OK) {
         version.root = root_of(shard, &file);

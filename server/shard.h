@@ -37,6 +37,8 @@ struct skep_kept_version {
     struct skep_hash state; /* blob */
     bool has_chunks;
     struct skep_chunks chunks;
+    uint64_t
+        since_ms; /* when it was sealed or fetched here, on the loop's clock; UINT64_MAX: before the start */
 };
 
 /* The last merge, kept for the commit that usually follows. */

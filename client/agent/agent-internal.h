@@ -18,6 +18,9 @@ void skep_agent_fail(struct skep_agent *agent, const struct skep_error *err);
 void skep_agent_say(struct skep_agent *agent, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* The job's updates into the outbox; SKEP_ERR_STATE while the stamp is searched for. */
+int skep_agent_publish(struct skep_agent *agent, struct skep_error *err);
+
 /* training.c: starts the worker, or goes on with the job that is kept. */
 void skep_training_enter(struct skep_agent *agent);
 /* A result that came when we were about to leave goes into the outbox: the next run sends it. */

@@ -12,6 +12,7 @@
 #include "client/agent/attachment.h"
 #include "client/agent/identity.h"
 #include "client/agent/receipts.h"
+#include "client/agent/stamp.h"
 #include "client/plan/plan.h"
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
@@ -118,11 +119,25 @@ static void on_settled(void *user, const struct skep_update_statement *statement
     }
 }
 
-/* Once the manifest is there: what waits to be sent, and a job that was interrupted. */
+/* A job that was done sooner waits for it in BACKOFF. */
+static void on_stamp(void *user)
+{
+    struct skep_agent *agent = user;
+    if (agent->state == SKEP_AGENT_BACKOFF) {
+        skep_agent_happen(agent, SKEP_AGENT_TIME);
+    }
+}
+
+/* Once the manifest is there: the stamp, what waits to be sent, and a job that was interrupted. */
 static int open_outbox(struct skep_agent *agent, struct skep_error *err)
 {
-    int rc = skep_outbox_new(agent->session, on_settled, agent, &agent->outbox, err);
+    struct skep_session *session = agent->session;
+    int rc = skep_outbox_new(session, on_settled, agent, &agent->outbox, err);
     if (rc == 0) {
+        struct skep_stamp_search search;
+        skep_stamp_begin(&search, &session->project, &agent->id,
+                         session->manifest.trust.stamp_bits);
+        agent->stamper = skep_stamper_open(agent->loop, session->folder, &search, on_stamp, agent);
         (void)skep_job_load(&agent->job, agent->session);
     }
     return rc;
@@ -340,6 +355,16 @@ struct skep_loss_unit skep_agent_loss_unit(const struct skep_agent *agent)
     return units[agent->session != NULL ? agent->session->manifest.model.kind : SKEP_MODEL_LM];
 }
 
+int skep_agent_publish(struct skep_agent *agent, struct skep_error *err)
+{
+    uint64_t stamp = 0;
+    if (!skep_stamper_found(agent->stamper, &stamp)) {
+        return skep_error_set(err, SKEP_ERR_STATE,
+                              "the stamp that this project asks of a new key is not found yet");
+    }
+    return skep_job_publish(&agent->job, agent->session, agent->outbox, agent->key, stamp, err);
+}
+
 static void enter_publishing(struct skep_agent *agent)
 {
     struct skep_error err = {0};
@@ -349,7 +374,7 @@ static void enter_publishing(struct skep_agent *agent)
     skep_log(SKEP_LOG_INFO, "trained round %llu: %.3f %s, %.0f %s/s",
              (unsigned long long)agent->job.trunk_version, agent->loss, unit.name,
              agent->tokens_per_s, unit.tokens);
-    if (skep_job_publish(&agent->job, agent->session, agent->outbox, agent->key, &err) != 0) {
+    if (skep_agent_publish(agent, &err) != 0) {
         skep_agent_fail(agent, &err);
         return;
     }

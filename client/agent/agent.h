@@ -2,7 +2,7 @@
  * The agent: joins the states (states.h) with the network, the worker and the control socket. One project at a time. Folder:
  *
  *   DIR/key.pem (0600)  DIR/lock  DIR/control.sock  DIR/donor.db  DIR/attached.json
- *   DIR/project-<id8>/  manifest, addresses, states/, data/ (network/session.h), outbox/, own/ (outbox.h), job/
+ *   DIR/project-<id8>/  manifest, addresses, stamp, states/, data/ (network/session.h), outbox/, own/ (outbox.h), job/
  */
 #ifndef SKEP_CLIENT_AGENT_AGENT_H
 #define SKEP_CLIENT_AGENT_AGENT_H
@@ -23,6 +23,7 @@
 #include "common/sys/loop.h"
 
 struct skep_agent_call;
+struct skep_stamper;
 
 /* Fields are for client/agent only. */
 struct skep_agent {
@@ -50,6 +51,7 @@ struct skep_agent {
     char *bootstrap;
     struct skep_session *session;
     struct skep_outbox *outbox;
+    struct skep_stamper *stamper;    /* NULL until the manifest is there */
     struct skep_agent_call *finding; /* the search that runs */
     uint64_t found_ms;               /* when keepers were last found */
     bool receipts_busy;

@@ -497,36 +497,24 @@ static struct skep_update_part *name_parts(const struct skep_job *job,
     return parts;
 }
 
-static int publish_shard(struct skep_job *job, size_t i, struct skep_session *session,
-                         struct skep_outbox *outbox, const struct skep_key *key,
-                         struct skep_error *err)
+/* The update of shard i, whose name and all that the job's updates have in common stand in `statement`. */
+static int publish_shard(const struct skep_job *job, size_t i,
+                         struct skep_update_statement *statement, struct skep_outbox *outbox,
+                         const struct skep_key *key, struct skep_error *err)
 {
-    struct skep_update_statement statement = {
-        .project = session->project,
-        .shard = skep_manifest_shard(&session->manifest, job->shards[i]),
-        .base_version = job->bases[i].version,
-        .base_state = job->bases[i].root,
-        .trunk_version = job->trunk_version,
-        .ticket = job->ticket,
-        .tokens = job->last.tokens,
-        .loss_first = job->last.loss_first,
-        .loss_last = job->last.loss,
-    };
-    struct skep_update_part *parts = NULL;
-    statement.before = history_before(job, &statement.shard);
-    statement.after = history_after(job, &statement.shard);
-    if (statement.shard.kind == SKEP_SHARD_TRUNK) {
-        statement.parts = parts = name_parts(job, &session->manifest);
-        statement.part_count = job->shard_count - 1;
-    }
-    char *body_path = path_in(job, &statement.shard, "body");
-    char *moments = path_in(job, &statement.shard, "moments");
-    char *residual = path_in(job, &statement.shard, "residual");
+    statement->base_version = job->bases[i].version;
+    statement->base_state = job->bases[i].root;
+    statement->before = history_before(job, &statement->shard);
+    statement->after = history_after(job, &statement->shard);
+    statement->part_count = statement->shard.kind == SKEP_SHARD_TRUNK ? job->shard_count - 1 : 0;
+    char *body_path = path_in(job, &statement->shard, "body");
+    char *moments = path_in(job, &statement->shard, "moments");
+    char *residual = path_in(job, &statement->shard, "residual");
     struct skep_buffer body = {0};
     struct skep_buffer file = {0};
     int rc = skep_file_read(body_path, SKEP_LIMIT_UPDATE_BYTES, &body, err);
     if (rc == 0) {
-        skep_update_seal(key, &statement, &body, &file);
+        skep_update_seal(key, statement, &body, &file);
         rc = skep_outbox_add(outbox, &file, moments, residual, err);
     }
     skep_buffer_done(&body);
@@ -534,25 +522,38 @@ static int publish_shard(struct skep_job *job, size_t i, struct skep_session *se
     free(body_path);
     free(moments);
     free(residual);
-    free(parts);
     return rc;
 }
 
 int skep_job_publish(struct skep_job *job, struct skep_session *session, struct skep_outbox *outbox,
-                     const struct skep_key *key, struct skep_error *err)
+                     const struct skep_key *key, uint64_t stamp, struct skep_error *err)
 {
     if (job->last.kind != SKEP_JOB_DONE) {
         return skep_error_set(err, SKEP_ERR_STATE, "the worker ended without a result");
     }
-    for (; job->published < job->shard_count; job->published++) {
+    struct skep_update_statement statement = {
+        .project = session->project,
+        .trunk_version = job->trunk_version,
+        .ticket = job->ticket,
+        .stamp = stamp,
+        .tokens = job->last.tokens,
+        .loss_first = job->last.loss_first,
+        .loss_last = job->last.loss,
+    };
+    struct skep_update_part *parts = name_parts(job, &session->manifest);
+    int rc = 0;
+    statement.parts = parts;
+    for (; job->published < job->shard_count && rc == 0; job->published += rc == 0) {
         size_t i = job->published;
         if (skep_outbox_has_accepted(outbox, job->shards[i], job->bases[i].version)) {
             continue; /* it was not sealed in time for this job */
         }
-        int rc = publish_shard(job, i, session, outbox, key, err);
-        if (rc != 0) {
-            return rc;
-        }
+        statement.shard = skep_manifest_shard(&session->manifest, job->shards[i]);
+        rc = publish_shard(job, i, &statement, outbox, key, err);
+    }
+    free(parts);
+    if (rc != 0) {
+        return rc;
     }
     job->kept = false;
     return skep_folder_remove(job->folder, err);

@@ -85,8 +85,8 @@ void skep_job_forget_damaged(const struct skep_job *job, const struct skep_sessi
 void skep_job_drop(struct skep_job *job);
 /* Takes one line of the worker's output. */
 void skep_job_line(struct skep_job *job, const char *line);
-/* Signs the updates and puts them into the outbox; the job is kept no longer. */
+/* Signs the updates, which name the donor's stamp, and puts them into the outbox; the job is kept no longer. */
 int skep_job_publish(struct skep_job *job, struct skep_session *session, struct skep_outbox *outbox,
-                     const struct skep_key *key, struct skep_error *err);
+                     const struct skep_key *key, uint64_t stamp, struct skep_error *err);
 
 #endif

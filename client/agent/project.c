@@ -5,6 +5,7 @@
 
 #include "client/agent/agent-internal.h"
 #include "client/agent/attachment.h"
+#include "client/agent/stamp.h"
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 
@@ -78,10 +79,12 @@ void skep_project_close(struct skep_agent *agent)
     if (agent->session != NULL) {
         skep_session_close(agent->session);
         skep_outbox_free(agent->outbox);
+        skep_stamper_close(agent->stamper);
         skep_job_done(&agent->job);
     }
     agent->session = NULL;
     agent->outbox = NULL;
+    agent->stamper = NULL;
     agent->finding = NULL;
     agent->receipts_busy = false;
     agent->attached = false;

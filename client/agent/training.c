@@ -47,7 +47,7 @@ void skep_training_save_result(struct skep_agent *agent)
 {
     struct skep_error err = {0};
     if (agent->job.last.kind == SKEP_JOB_DONE && agent->job.kept &&
-        skep_job_publish(&agent->job, agent->session, agent->outbox, agent->key, &err) != 0) {
+        skep_agent_publish(agent, &err) != 0) {
         skep_log(SKEP_LOG_WARNING, "%s", err.text);
     }
 }

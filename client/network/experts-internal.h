@@ -37,6 +37,7 @@ struct skep_caller {
     const struct skep_manifest *manifest;
     const struct skep_key *key;
     struct skep_peer_id id; /* of the key */
+    uint64_t stamp;         /* under the lock */
     uint64_t timeout_ms;
     uint64_t grace_ms;
     char project[SKEP_ID_TEXT_SIZE];

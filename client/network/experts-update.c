@@ -248,6 +248,9 @@ static int take_update(struct updates *updates, size_t i, const char *text, cons
         rc = check_statement(updates, i, &statement, &body, err);
     }
     if (rc == SKEP_OK) {
+        pthread_mutex_lock(&caller->lock);
+        statement.stamp = caller->stamp;
+        pthread_mutex_unlock(&caller->lock);
         statement.loss_first = updates->loss_first;
         statement.loss_last = updates->loss_last;
         skep_update_seal(caller->key, &statement, &body, &file);

@@ -68,6 +68,13 @@ struct skep_caller *skep_caller_new(const struct skep_caller_options *options)
     return caller;
 }
 
+void skep_caller_set_stamp(struct skep_caller *caller, uint64_t nonce)
+{
+    pthread_mutex_lock(&caller->lock);
+    caller->stamp = nonce;
+    pthread_mutex_unlock(&caller->lock);
+}
+
 void skep_caller_free(struct skep_caller *caller)
 {
     if (caller == NULL) {

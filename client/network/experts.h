@@ -46,6 +46,8 @@ struct skep_caller_options {
 };
 
 struct skep_caller *skep_caller_new(const struct skep_caller_options *options);
+/* The donor's stamp (swarm/stamp.h), which updates name from now on; 0 until then. From any thread. */
+void skep_caller_set_stamp(struct skep_caller *caller, uint64_t nonce);
 /* After all its lines. */
 void skep_caller_free(struct skep_caller *caller);
 

@@ -55,6 +55,8 @@ struct skep_remote_donor {
     struct skep_remote_slice *slice; /* the newest */
     struct skep_remote_parcel *parcels;
     uint64_t next_update_ms; /* of the trunk */
+    bool stamped;            /* no update before the stamp is found */
+    uint64_t stamp;
     struct skep_remote_progress progress;
 };
 

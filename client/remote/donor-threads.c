@@ -3,6 +3,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "client/agent/stamp.h"
 #include "client/remote/donor-internal.h"
 #include "common/base/alloc.h"
 #include "common/base/log.h"
@@ -64,6 +65,7 @@ static void send_update(struct skep_remote_donor *donor, const struct skep_remot
                                               .trunk_version = slice->version,
                                               .ticket = slice->ticket,
                                               .remote = true,
+                                              .stamp = donor->stamp,
                                               .tokens = gathered->tokens,
                                               .loss_first = gathered->loss_first,
                                               .loss_last = gathered->loss_last};
@@ -86,7 +88,7 @@ static bool take_turn(struct skep_remote_donor *donor, uint64_t version)
         return false;
     }
     pthread_mutex_lock(&donor->lock);
-    if (now_ms >= donor->next_update_ms) {
+    if (donor->stamped && now_ms >= donor->next_update_ms) {
         donor->next_update_ms = now_ms + donor->options.period_ms;
         mine = true;
     }
@@ -203,6 +205,37 @@ static void update_experts(struct skep_remote_donor *donor, size_t first, size_t
     }
 }
 
+static bool is_stopping(void *user)
+{
+    return skep_remote_stopping(user);
+}
+
+/* The stamp of this project, kept or found now; updates are made from then on. False if there is none. */
+static bool find_stamp(struct skep_remote_donor *donor)
+{
+    const char *folder = donor->options.session->folder;
+    struct skep_stamp_search search;
+    struct skep_error err = {0};
+    skep_stamp_begin(&search, &donor->manifest->project, &donor->id,
+                     donor->manifest->trust.stamp_bits);
+    skep_stamp_load(folder, &search);
+    if (!search.found) {
+        int rc = skep_stamp_find(&search, is_stopping, donor, &err);
+        if (rc != SKEP_OK) {
+            skep_log(SKEP_LOG_INFO, "%s", err.text);
+            return false;
+        }
+        skep_log(SKEP_LOG_INFO, "found a stamp after %llu tries", (unsigned long long)search.tries);
+        skep_stamp_save(folder, &search);
+    }
+    skep_caller_set_stamp(donor->caller, search.nonce);
+    pthread_mutex_lock(&donor->lock);
+    donor->stamp = search.nonce;
+    donor->stamped = true;
+    pthread_mutex_unlock(&donor->lock);
+    return true;
+}
+
 /* Goes round all experts in a period, a few at a time, so that keepers and callers never wait for all of them at once. Keepers that are
  * slow are asked less often: the steward waits for them half of its time at most, for the trainers' calls come first. */
 void *skep_remote_steward_main(void *user)
@@ -213,6 +246,9 @@ void *skep_remote_steward_main(void *user)
     uint64_t share_ms = donor->options.period_ms / (parts > 0 ? parts : 1) + 1;
     uint64_t pause_ms = share_ms;
     size_t next = 1;
+    if (!find_stamp(donor)) {
+        return NULL;
+    }
     while (pause_for(donor, pause_ms)) {
         size_t count = end - next < SHARDS_AT_ONCE ? end - next : SHARDS_AT_ONCE;
         uint64_t start_ms = skep_clock_monotonic_ms();

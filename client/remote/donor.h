@@ -6,7 +6,7 @@
  *                   sends the trunk's updates (agent/outbox.h)
  *   trainers        each takes the newest trunk and slice, runs forward and backward passes through the experts' keepers with a
  *                   line of its own, and leaves the trunk's gradients in the common gathering (gathering.h)
- *   steward         asks keepers for the updates that the experts' gradients give, signs them and hands them in
+ *   steward         finds the donor's stamp (swarm/stamp.h); then asks keepers for the updates that the experts' gradients give, signs them and hands them in
  *
  * Trainers wait for nothing but their own calls: no rounds, no barrier. What they compute is stale by as many versions as are sealed
  * while one batch is on its way.

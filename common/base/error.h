@@ -49,7 +49,8 @@ int skep_error_set(struct skep_error *err, enum skep_err code, const char *forma
 int skep_refuse(struct skep_error *err, enum skep_refusal reason, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 enum skep_err skep_refusal_code(enum skep_refusal reason);
-/* Gives an error that has no reason yet this one. `code` is what failed (0: nothing did) and is returned. */
+/* Gives an error that has no reason yet this one and its class, which is returned. `code` is what failed: if nothing did, or there was no
+ * memory, this is no refusal and `code` is returned. */
 int skep_error_reason(struct skep_error *err, int code, enum skep_refusal reason);
 
 /* Puts formatted context and ": " before the sentence already in *err, and returns its code. */

@@ -31,7 +31,8 @@
 #define SKEP_LIMIT_HTTP_BODY (64u << 20)
 #define SKEP_LIMIT_HTTP_CONNECTIONS 1024u
 #define SKEP_LIMIT_HTTP_TIMEOUT_S 30u
-#define SKEP_LIMIT_PROJECTS 16u /* on one keeper */
-#define SKEP_LIMIT_STALENESS 2u /* base versions v, v-1, v-2 */
+#define SKEP_LIMIT_PROJECTS 16u     /* on one keeper */
+#define SKEP_LIMIT_DONOR_FLOPS 2e14 /* operations a second: no donor is faster */
+#define SKEP_LIMIT_STALENESS 2u     /* base versions v, v-1, v-2 */
 
 #endif

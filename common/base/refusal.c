@@ -76,8 +76,15 @@ int skep_refuse(struct skep_error *err, enum skep_refusal reason, const char *fo
 
 int skep_error_reason(struct skep_error *err, int code, enum skep_refusal reason)
 {
-    if (err != NULL && code != SKEP_OK && err->reason == SKEP_REFUSAL_NONE) {
-        err->reason = reason;
+    if (code == SKEP_OK || code == SKEP_ERR_MEMORY) {
+        return code;
     }
-    return code;
+    if (err == NULL) {
+        return skep_refusal_code(reason);
+    }
+    if (err->reason == SKEP_REFUSAL_NONE) {
+        err->reason = reason;
+        err->code = skep_refusal_code(reason);
+    }
+    return err->code;
 }

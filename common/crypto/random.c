@@ -16,3 +16,10 @@ void skep_random_bytes(void *to, size_t size)
         size -= (size_t)piece;
     }
 }
+
+uint64_t skep_random_u64(void)
+{
+    uint64_t number = 0;
+    skep_random_bytes(&number, sizeof number);
+    return number;
+}

@@ -10,7 +10,9 @@ common_swarm_libskep_swarm_a_SOURCES = \
     common/swarm/round-actions.c common/swarm/round-agree.c common/swarm/round-hear.c \
     common/swarm/round-lists.c common/swarm/round-proposal.c \
     common/swarm/statement.c common/swarm/statement.h \
-    common/swarm/pace.h common/swarm/stamp.h \
+    common/swarm/donors.c common/swarm/donors.h \
+    common/swarm/pace.c common/swarm/pace.h \
+    common/swarm/stamp.c common/swarm/stamp.h \
     common/swarm/ticket.c common/swarm/ticket.h \
     common/swarm/update-open.c common/swarm/update-open.h
 common_swarm_libskep_swarm_a_SOURCES += common/swarm/chunk-hash.c common/swarm/chunk-hash.h

@@ -5,12 +5,11 @@
  *   too-fast   the update of a job comes sooner after its base version was sealed here than the job's operations take at
  *              SKEP_LIMIT_DONOR_FLOPS: nobody computes that fast, so it was not computed. Versions that were here when the keeper
  *              started have no time and are not looked at.
- *   ticket     a donor has one ticket for each trunk version, so one job: a second update of a donor for the same trunk version that
- *              names another ticket, or for the same shard, is a second job. (Tickets are hashes of the trunk version and the donor,
- *              so another ticket is refused before it comes here: swarm/admission.h.)
- *   rate       a token bucket for each donor: an honest donor sends each shard of a job once in a window of the manifest, and so no
- *              more than the shards of a job in a window. It may save up SKEP_PACE_WINDOWS windows of them (its machine slept, its
- *              outbox was full), and gains twice what it can use.
+ *              A donor has one ticket for each trunk version (a hash of both) and one of them in work: the first update with the
+ *              ticket of a newer trunk version may not come sooner after that of the ticket before it either.
+ *   rate       a token bucket for each donor, over all shards: it fills with twice the project's shards in a window (the manifest's
+ *              merge.window_ms, at most SKEP_PACE_WINDOW_MS, since enough updates close a window early) and holds SKEP_PACE_WINDOWS
+ *              windows' shards: a machine that slept has much to send at once. Updates that are refused later are counted too.
  *
  * Bounds: SKEP_PACE_DONORS donors are remembered, the one seen longest ago is forgotten; forgetting makes a donor's bucket full again,
  * which a liar with so many stamped keys may have.
@@ -27,11 +26,12 @@
 
 #define SKEP_PACE_DONORS 4096u
 #define SKEP_PACE_WINDOWS 8u
+#define SKEP_PACE_WINDOW_MS 1000u
 
 struct skep_pace;
 
-/* `manifest` is borrowed and must outlive the pace. */
-struct skep_pace *skep_pace_new(const struct skep_manifest *manifest);
+/* `seed`: a random number (swarm/donors.h). */
+struct skep_pace *skep_pace_new(const struct skep_manifest *manifest, uint64_t seed);
 void skep_pace_free(struct skep_pace *pace);
 
 /* May this update come now? `sealed_ms`: when its base version came to be here, UINT64_MAX if that is not known. Counts the update.

@@ -18,6 +18,8 @@
 
 #include "common/base/error.h"
 #include "common/base/id.h"
+#include "common/wire/manifest.h"
+#include "common/wire/statements.h"
 
 #define SKEP_STAMP_BITS_MOST 20u
 
@@ -43,22 +45,25 @@ int skep_stamp_check(const struct skep_project_id *project, const struct skep_pe
                      uint32_t bits, uint64_t nonce, struct skep_error *err);
 
 /*
- * Which donors have shown a good stamp, in memory: a check costs a keeper as much as a try costs the donor, so each donor is checked
- * once, and a flood of bad stamps may not take all of the keeper's time. Bounds: SKEP_STAMPS_KNOWN donors are remembered (the oldest
- * is forgotten and would be checked again), and at most one check in SKEP_STAMP_GAP_MS on average, SKEP_STAMP_BURST at once: about a
- * quarter of one core at worst. An unknown donor above that is told to try again.
+ * Which donors of which projects have shown a good stamp, in memory: a check costs a keeper as much as a try costs the donor, so each
+ * donor is checked once, and a flood of bad stamps may not take all of the keeper's time. Bounds, for all projects together:
+ * SKEP_STAMPS_KNOWN donors are remembered (the one seen longest ago is forgotten and would be checked again); one check in
+ * SKEP_STAMP_GAP_MS on average and SKEP_STAMP_BURST at once, so a fifth of one core at worst. An unknown donor above that is told to
+ * try again; known donors do not notice.
  */
-#define SKEP_STAMPS_KNOWN 4096u
-#define SKEP_STAMP_GAP_MS 200u
-#define SKEP_STAMP_BURST 64u
+#define SKEP_STAMPS_KNOWN 8192u
+#define SKEP_STAMP_GAP_MS 250u
+#define SKEP_STAMP_BURST 8u
 
 struct skep_stamps;
 
-struct skep_stamps *skep_stamps_new(const struct skep_project_id *project, uint32_t bits);
+/* `seed`: a random number (swarm/donors.h). */
+struct skep_stamps *skep_stamps_new(uint64_t seed);
 void skep_stamps_free(struct skep_stamps *stamps);
-/* Is this donor's stamp good? Checked only if it is not known. SKEP_ERR_REFUSED (reason "stamp"), or SKEP_ERR_STATE (reason "busy")
- * when too many were checked lately. */
-int skep_stamps_admit(struct skep_stamps *stamps, const struct skep_peer_id *donor, uint64_t nonce,
-                      uint64_t now_ms, struct skep_error *err);
+/* Has this donor a good stamp for this project? Checked only if it is not known. SKEP_ERR_REFUSED (reason "stamp"), or SKEP_ERR_STATE
+ * (reason "busy") when too many were checked lately; `now_ms` UINT64_MAX: never that. */
+int skep_stamps_admit(struct skep_stamps *stamps, const struct skep_manifest *manifest,
+                      const struct skep_update_statement *statement, uint64_t now_ms,
+                      struct skep_error *err);
 
 #endif

@@ -10,25 +10,26 @@ static int open_statement(const struct skep_envelope *envelope,
                           struct skep_update_statement *ret_statement, struct skep_error *err)
 {
     if (envelope->signature_count != 1) {
-        return skep_error_set(err, SKEP_ERR_SIGNATURE,
-                              "update has %zu signatures, expected its donor's alone",
-                              envelope->signature_count);
+        return skep_refuse(err, SKEP_REFUSAL_SIGNATURE,
+                           "update has %zu signatures, expected its donor's alone",
+                           envelope->signature_count);
     }
     struct skep_peer_id signer = envelope->signatures[0].signer;
     size_t valid = 0;
     int code = skep_statement_count(envelope, SKEP_TYPE_UPDATE, &signer, 1, &valid, err);
     if (code != 0) {
-        return code;
+        return skep_error_reason(
+            err, code, code == SKEP_ERR_SIGNATURE ? SKEP_REFUSAL_SIGNATURE : SKEP_REFUSAL_ENVELOPE);
     }
     struct skep_update_statement statement = {0};
     code = skep_update_statement_decode(envelope->payload.data, envelope->payload.size, &statement,
                                         err);
     if (code != 0) {
-        return code;
+        return skep_error_reason(err, code, SKEP_REFUSAL_STATEMENT);
     }
     if (!skep_peer_id_equal(&signer, &statement.donor)) {
-        return skep_error_set(err, SKEP_ERR_SIGNATURE, "update of donor %s is signed by %s",
-                              skep_id_text(statement.donor.bytes), skep_id_text(signer.bytes));
+        return skep_refuse(err, SKEP_REFUSAL_SIGNATURE, "update of donor %s is signed by %s",
+                           skep_id_text(statement.donor.bytes), skep_id_text(signer.bytes));
     }
     *ret_statement = statement;
     return 0;
@@ -49,6 +50,7 @@ int skep_update_open(const void *file, size_t size, struct skep_update_statement
     struct skep_envelope envelope = {0};
     struct skep_update_statement statement = {0};
     code = skep_envelope_parse(text, text_size, &envelope, err);
+    code = skep_error_reason(err, code, SKEP_REFUSAL_ENVELOPE);
     if (code == 0) {
         code = open_statement(&envelope, &statement, err);
         skep_envelope_done(&envelope);
@@ -58,11 +60,11 @@ int skep_update_open(const void *file, size_t size, struct skep_update_statement
     }
     struct skep_hash found = skep_hash_of(body, body_size);
     if (!skep_hash_equal(&found, &statement.body)) {
-        return skep_error_set(err, SKEP_ERR_HASH,
-                              "update body of %zu bytes has hash %s, its "
-                              "statement says %s",
-                              body_size, skep_id_text(found.bytes),
-                              skep_id_text(statement.body.bytes));
+        return skep_refuse(err, SKEP_REFUSAL_BODY_HASH,
+                           "update body of %zu bytes has hash %s, its "
+                           "statement says %s",
+                           body_size, skep_id_text(found.bytes),
+                           skep_id_text(statement.body.bytes));
     }
     *ret_statement = statement;
     *ret_hash = skep_hash_of(file, size);

@@ -184,9 +184,9 @@ static int read_block(struct bit_reader *reader, uint32_t block, struct skep_upd
     for (uint32_t i = 0; i < tensor->tiling.kept; i++) {
         uint32_t gap = least < size ? read_rice(reader, size - 1 - least) : UINT32_MAX;
         if (gap == UINT32_MAX) {
-            return skep_error_set(err, SKEP_ERR_FORMAT,
-                                  "value %u of block %u lies beyond the block's %u places", i,
-                                  block, size);
+            return skep_refuse(err, SKEP_REFUSAL_INDEX_RANGE,
+                               "value %u of block %u lies beyond the block's %u places", i, block,
+                               size);
         }
         tensor->indices[first + i] = (uint16_t)(least + gap);
         tensor->codes[first + i] = (uint8_t)(peek_bits(reader) & 3);
@@ -206,18 +206,18 @@ static int read_blocks(const uint8_t *bits, size_t bits_size, struct skep_update
             return rc;
         }
         if (reader.at > reader.bit_count) {
-            return skep_error_set(err, SKEP_ERR_FORMAT,
-                                  "the bits end inside block %u of %u after %zu bytes", block,
-                                  tensor->tiling.blocks, bits_size);
+            return skep_refuse(err, SKEP_REFUSAL_TRUNCATED,
+                               "the bits end inside block %u of %u after %zu bytes", block,
+                               tensor->tiling.blocks, bits_size);
         }
     }
     if ((reader.at + 7) / 8 != bits_size) {
-        return skep_error_set(err, SKEP_ERR_FORMAT, "bits take %zu bytes where %zu suffice",
-                              bits_size, (reader.at + 7) / 8);
+        return skep_refuse(err, SKEP_REFUSAL_NOT_CANONICAL, "bits take %zu bytes where %zu suffice",
+                           bits_size, (reader.at + 7) / 8);
     }
     if (reader.at % 8 != 0 && bits[bits_size - 1] >> (reader.at % 8) != 0) {
-        return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "the unused bits of the last byte are not zero");
+        return skep_refuse(err, SKEP_REFUSAL_NOT_CANONICAL,
+                           "the unused bits of the last byte are not zero");
     }
     return SKEP_OK;
 }
@@ -225,19 +225,21 @@ static int read_blocks(const uint8_t *bits, size_t bits_size, struct skep_update
 static int check_codebook(const float codebook[4], double ceiling, struct skep_error *err)
 {
     for (size_t i = 0; i < 4; i++) {
-        if (!isfinite(codebook[i]) || fabs((double)codebook[i]) > ceiling) {
-            return skep_error_set(err, SKEP_ERR_NUMERIC,
-                                  "codebook value %zu is %g; allowed: -%g .. %g", i,
-                                  (double)codebook[i], ceiling, ceiling);
+        bool finite = isfinite(codebook[i]);
+        if (!finite || fabs((double)codebook[i]) > ceiling) {
+            return skep_refuse(
+                err, finite ? SKEP_REFUSAL_CODEBOOK_CEILING : SKEP_REFUSAL_CODEBOOK_NOT_FINITE,
+                "codebook value %zu is %g; allowed: -%g .. %g", i, (double)codebook[i], ceiling,
+                ceiling);
         }
         if (codebook[i] == 0 && signbit(codebook[i])) {
-            return skep_error_set(err, SKEP_ERR_FORMAT,
-                                  "codebook value %zu is -0; zero is written without a sign", i);
+            return skep_refuse(err, SKEP_REFUSAL_NOT_CANONICAL,
+                               "codebook value %zu is -0; zero is written without a sign", i);
         }
         if (i > 0 && codebook[i] < codebook[i - 1]) {
-            return skep_error_set(err, SKEP_ERR_FORMAT,
-                                  "codebook value %zu is %g, less than %g before it", i,
-                                  (double)codebook[i], (double)codebook[i - 1]);
+            return skep_refuse(err, SKEP_REFUSAL_CODEBOOK_ORDER,
+                               "codebook value %zu is %g, less than %g before it", i,
+                               (double)codebook[i], (double)codebook[i - 1]);
         }
     }
     return SKEP_OK;
@@ -254,21 +256,22 @@ static int decode_tensor(struct skep_reader *reader, double ceiling,
     uint32_t bits_size = skep_read_u32(reader);
     const uint8_t *bits = skep_read_bytes(reader, bits_size);
     if (reader->failed) {
-        return skep_error_set(err, SKEP_ERR_FORMAT, "the body ends inside this tensor");
+        return skep_refuse(err, SKEP_REFUSAL_TRUNCATED, "the body ends inside this tensor");
     }
     int rc = check_codebook(tensor->codebook, ceiling, err);
     if (rc != SKEP_OK) {
         return rc;
     }
     if (blocks != tensor->tiling.blocks) {
-        return skep_error_set(err, SKEP_ERR_FORMAT, "it has %u blocks where the layout has %u",
-                              blocks, tensor->tiling.blocks);
+        return skep_refuse(err, SKEP_REFUSAL_BLOCK_COUNT,
+                           "it has %u blocks where the layout has %u", blocks,
+                           tensor->tiling.blocks);
     }
     /* Before allocating: so many values need at least so many bytes, which the sender had to send. */
     size_t count = value_count(&tensor->tiling);
     if (bits_size < (count * LEAST_BITS_PER_VALUE + 7) / 8) {
-        return skep_error_set(err, SKEP_ERR_FORMAT, "%u bytes of bits cannot hold %zu values",
-                              bits_size, count);
+        return skep_refuse(err, SKEP_REFUSAL_VALUE_COUNT, "%u bytes of bits cannot hold %zu values",
+                           bits_size, count);
     }
     tensor->indices = calloc(count + 1, sizeof *tensor->indices);
     tensor->codes = calloc(count + 1, sizeof *tensor->codes);
@@ -290,9 +293,9 @@ static int decode_tensors(struct skep_reader *reader, const struct skep_tiling *
         }
     }
     if (skep_reader_left(reader) != 0) {
-        return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "update body: %zu bytes follow the last of its %zu tensors",
-                              skep_reader_left(reader), body->tensor_count);
+        return skep_refuse(err, SKEP_REFUSAL_TRAILING_BYTES,
+                           "update body: %zu bytes follow the last of its %zu tensors",
+                           skep_reader_left(reader), body->tensor_count);
     }
     return SKEP_OK;
 }
@@ -303,10 +306,14 @@ int skep_update_body_decode(const void *data, size_t size, const struct skep_til
 {
     struct skep_reader reader = skep_reader_of(data, size);
     uint32_t count = skep_read_u32(&reader);
-    if (reader.failed || count != tensor_count) {
-        return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "update body of %zu bytes has %u tensors; the layout has %zu", size,
-                              count, tensor_count);
+    if (reader.failed) {
+        return skep_refuse(err, SKEP_REFUSAL_TRUNCATED,
+                           "update body has %zu bytes; its number of tensors alone has 4", size);
+    }
+    if (count != tensor_count) {
+        return skep_refuse(err, SKEP_REFUSAL_TENSOR_COUNT,
+                           "update body of %zu bytes has %u tensors; the layout has %zu", size,
+                           count, tensor_count);
     }
     struct skep_update_body body = {.tensor_count = tensor_count};
     body.tensors = calloc(tensor_count + 1, sizeof *body.tensors);
@@ -337,18 +344,18 @@ void skep_update_body_done(struct skep_update_body *body)
 static int check_file_head(const uint8_t *head, struct skep_error *err)
 {
     if (memcmp(head, file_magic, sizeof file_magic) != 0) {
-        return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "update file begins with %02x%02x%02x%02x instead of SKUP", head[0],
-                              head[1], head[2], head[3]);
+        return skep_refuse(err, SKEP_REFUSAL_MAGIC,
+                           "update file begins with %02x%02x%02x%02x instead of SKUP", head[0],
+                           head[1], head[2], head[3]);
     }
     if (head[4] != FILE_FORMAT) {
-        return skep_error_set(err, SKEP_ERR_FORMAT, "update file has format %u; known: %u", head[4],
-                              FILE_FORMAT);
+        return skep_refuse(err, SKEP_REFUSAL_FORMAT_VERSION, "update file has format %u; known: %u",
+                           head[4], FILE_FORMAT);
     }
     if (head[5] != 0 || head[6] != 0 || head[7] != 0) {
-        return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "update file has %02x%02x%02x in bytes 5 to 7 instead of zeros",
-                              head[5], head[6], head[7]);
+        return skep_refuse(err, SKEP_REFUSAL_RESERVED,
+                           "update file has %02x%02x%02x in bytes 5 to 7 instead of zeros", head[5],
+                           head[6], head[7]);
     }
     return SKEP_OK;
 }
@@ -358,16 +365,16 @@ int skep_update_file_split(const void *data, size_t size, const uint8_t **ret_en
                            size_t *ret_body_size, struct skep_error *err)
 {
     if (size > SKEP_LIMIT_UPDATE_BYTES) {
-        return skep_error_set(err, SKEP_ERR_TOO_LARGE,
-                              "update file has %zu bytes; allowed: up to %u", size,
-                              SKEP_LIMIT_UPDATE_BYTES);
+        return skep_refuse(err, SKEP_REFUSAL_FILE_SIZE,
+                           "update file has %zu bytes; allowed: up to %u", size,
+                           SKEP_LIMIT_UPDATE_BYTES);
     }
     struct skep_reader reader = skep_reader_of(data, size);
     const uint8_t *head = skep_read_bytes(&reader, FILE_HEAD_SIZE);
     if (head == NULL) {
-        return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "update file has %zu bytes; its head alone has %u", size,
-                              FILE_HEAD_SIZE);
+        return skep_refuse(err, SKEP_REFUSAL_TRUNCATED,
+                           "update file has %zu bytes; its head alone has %u", size,
+                           FILE_HEAD_SIZE);
     }
     int rc = check_file_head(head, err);
     if (rc != SKEP_OK) {
@@ -375,15 +382,15 @@ int skep_update_file_split(const void *data, size_t size, const uint8_t **ret_en
     }
     uint32_t envelope_size = skep_get_u32(head + 8);
     if (envelope_size == 0 || envelope_size > SKEP_LIMIT_STATEMENT_BYTES) {
-        return skep_error_set(err, SKEP_ERR_TOO_LARGE,
-                              "update file says its envelope has %u bytes; allowed: 1 .. %u",
-                              envelope_size, SKEP_LIMIT_STATEMENT_BYTES);
+        return skep_refuse(err, SKEP_REFUSAL_ENVELOPE_SIZE,
+                           "update file says its envelope has %u bytes; allowed: 1 .. %u",
+                           envelope_size, SKEP_LIMIT_STATEMENT_BYTES);
     }
     const uint8_t *envelope = skep_read_bytes(&reader, envelope_size);
     if (envelope == NULL) {
-        return skep_error_set(err, SKEP_ERR_FORMAT,
-                              "update file of %zu bytes ends inside its envelope of %u bytes", size,
-                              envelope_size);
+        return skep_refuse(err, SKEP_REFUSAL_TRUNCATED,
+                           "update file of %zu bytes ends inside its envelope of %u bytes", size,
+                           envelope_size);
     }
     *ret_envelope = envelope;
     *ret_envelope_size = envelope_size;

@@ -35,6 +35,7 @@ int skep_api_hash(const char *what, const char *text, struct skep_hash *ret_hash
 SKEP_API_HANDLER(skep_api_get_health);
 SKEP_API_HANDLER(skep_api_get_record);
 SKEP_API_HANDLER(skep_api_get_status);
+SKEP_API_HANDLER(skep_api_get_metrics);
 SKEP_API_HANDLER(skep_api_get_directory);
 SKEP_API_HANDLER(skep_api_post_directory);
 SKEP_API_HANDLER(skep_api_get_projects);

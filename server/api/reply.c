@@ -57,6 +57,9 @@ void skep_reply_error(struct skep_http_reply *reply, int status, const struct sk
     struct skep_json *inner = skep_json_object_new();
     skep_json_set_text(inner, "code", skep_err_name(err->code));
     skep_json_set_text(inner, "message", err->text);
+    if (err->reason != SKEP_REFUSAL_NONE) {
+        skep_json_set_text(inner, "reason", skep_refusal_name(err->reason));
+    }
     struct skep_json *root = skep_json_object_new();
     skep_json_set_take(root, "error", inner);
     skep_reply_json(reply, status, root);

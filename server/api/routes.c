@@ -9,6 +9,7 @@ static const struct skep_route_entry routes[] = {
     {"GET", "/v1/health", skep_api_get_health},
     {"GET", "/v1/record", skep_api_get_record},
     {"GET", "/v1/status", skep_api_get_status},
+    {"GET", "/metrics", skep_api_get_metrics},
     {"GET", "/v1/directory", skep_api_get_directory},
     {"POST", "/v1/directory", skep_api_post_directory},
     {"GET", "/v1/projects", skep_api_get_projects},

@@ -252,6 +252,7 @@ static struct skep_manifest manifest_of(const struct figure *figure)
 {
     struct skep_manifest manifest = {0};
     skep_manifest_defaults(&manifest);
+    manifest.trust.stamp_bits = 0;
     manifest.model = (struct skep_model_config){.kind = SKEP_MODEL_CLASSIFIER,
                                                 .inputs = 784,
                                                 .classes = 10,

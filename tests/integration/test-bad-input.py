@@ -13,6 +13,7 @@ import skep
 tap = skep.Tap()
 swarm = skep.Swarm(keepers=2, donors=0)
 UPDATE = "application/vnd.skep.update+json"
+TOKENS = skep.TINY_TOKENS  # of a job
 
 
 def head(shard="trunk", i=0):
@@ -21,11 +22,17 @@ def head(shard="trunk", i=0):
 
 def statement(key, body, **changed):
     """An update statement for version 0 of the trunk that is right in everything but what is changed."""
-    fields = {"project": swarm.project, "shard": "trunk", "base_version": 0, "donor": key.id,
-              "ticket": "0" * 64, "body": skep.sha256(body), "tokens": 1, "loss_first": 1.0, "loss_last": 1.0}
+    fields = {"project": swarm.project, "shard": "trunk", "base_version": 0, "donor": key.id, "remote": False,
+              "body": skep.sha256(body), "tokens": TOKENS, "loss_first": 1.0, "loss_last": 1.0}
     fields.update(changed)
     if "base_state" not in fields:
         fields["base_state"] = head()["root"]
+    version = fields.setdefault("trunk_version", fields["base_version"])
+    answer = swarm.get(0, f"/v1/projects/{swarm.project}/shards/trunk/versions/{version}")
+    beacon = answer.json()["payload"] if answer.status == 200 else "0" * 64
+    fields.setdefault("ticket", skep.ticket(beacon, key.id, version))
+    if "stamp" not in fields:
+        fields["stamp"] = skep.stamp(swarm.project, key.id, 1)
     return fields
 
 
@@ -41,10 +48,12 @@ def post_update(file, i=0):
     return swarm.post(i, f"/v1/projects/{swarm.project}/updates", file, headers={"Content-Type": "application/octet-stream"})
 
 
-def refused(answer, status, code, *words):
+def refused(answer, status, code, *words, reason=None):
     assert answer.status == status, (answer.status, answer.body)
     found, message = answer.error()
     assert found == code, (found, message)
+    if reason is not None:
+        assert answer.json()["error"]["reason"] == reason, answer.body
     assert message and "\n" not in message, message
     for word in words:
         assert word in message, (word, message)
@@ -67,7 +76,7 @@ def a_statement_signed_by_somebody_else_is_refused():
 @tap.case
 def a_body_that_is_not_the_one_signed_is_refused():
     key = skep.Key()
-    refused(post_update(skep.update_file(key.envelope(UPDATE, statement(key, b"body")), b"else")), 400, "hash")
+    refused(post_update(skep.update_file(key.envelope(UPDATE, statement(key, b"body")), b"else")), 400, "hash", reason="body-hash")
 
 
 @tap.case
@@ -83,23 +92,23 @@ def a_truncated_update_is_refused():
 def an_update_for_an_unknown_shard_is_refused():
     key = skep.Key()
     file = skep.update_file(key.envelope(UPDATE, statement(key, b"body", shard="ffn.9.9.9")), b"body")
-    refused(post_update(file), 404, "not-found", "ffn.9.9.9")
+    refused(post_update(file), 404, "not-found", "ffn.9.9.9", reason="no-such-shard")
 
 
 @tap.case
 def an_update_from_the_future_or_a_wrong_base_is_refused():
     key = skep.Key()
     file = skep.update_file(key.envelope(UPDATE, statement(key, b"body", base_version=7)), b"body")
-    refused(post_update(file), 409, "state", "7")
+    refused(post_update(file), 409, "state", "7", reason="base-ahead")
     file = skep.update_file(key.envelope(UPDATE, statement(key, b"body", base_state="ab" * 32)), b"body")
-    refused(post_update(file), 400, "hash")
+    refused(post_update(file), 400, "hash", reason="base-state")
 
 
 @tap.case
 def an_update_for_another_project_is_refused():
     key = skep.Key()
     file = skep.update_file(key.envelope(UPDATE, statement(key, b"body", project="cd" * 32)), b"body")
-    refused(post_update(file), 403, "refused")
+    refused(post_update(file), 403, "refused", reason="other-project")
 
 
 @tap.case
@@ -247,7 +256,23 @@ def a_second_update_of_a_donor_for_the_same_version_is_refused():
     first = fresh_update(key, body, **fields)
     assert post_update(first).status == 201
     assert post_update(first).status == 200  # the same again is no second one
-    refused(post_update(fresh_update(key, body, loss_first=2.0, **fields)), 409, "duplicate", "already")
+    refused(post_update(fresh_update(key, body, loss_first=2.0, **fields)), 409, "duplicate", "already", reason="duplicate")
+
+
+@tap.case
+def an_update_with_another_ticket_or_other_tokens_or_no_stamp_is_refused():
+    body = real_body()
+    refused(post_update(fresh_update(skep.Key(), body, ticket="0" * 64)), 403, "refused", reason="ticket")
+    refused(post_update(fresh_update(skep.Key(), body, tokens=TOKENS + 1)), 403, "refused", str(TOKENS), reason="tokens")
+    key = skep.Key()
+    bad = skep.stamp(swarm.project, key.id, 1) + 1
+    while skep.is_stamp(swarm.project, key.id, 1, bad):
+        bad += 1
+    refused(post_update(fresh_update(key, body, stamp=bad)), 403, "refused", "zero bits", reason="stamp")
+    text = swarm.get(0, "/metrics").body.decode()
+    for reason in ("ticket", "tokens", "stamp", "signature", "body-hash"):
+        line = f'skep_updates_refused_total{{project="{swarm.project}",reason="{reason}"}} '
+        assert line in text and int(text.split(line)[1].split("\n")[0]) > 0, text
 
 
 @tap.case
@@ -259,7 +284,7 @@ def an_update_from_a_version_too_old_is_refused():
     assert oldest > 0, oldest
     root = swarm.get(0, f"/v1/projects/{swarm.project}/shards/trunk/versions/0").json()["root"]
     file = fresh_update(key, body, base_version=0, base_state=root)
-    refused(post_update(file), 409, "stale", "trunk", "from version 0,", f"merged is {oldest}")
+    refused(post_update(file), 409, "stale", "trunk", "from version 0,", f"merged is {oldest}", reason="base-stale")
 
 
 def disk_room(i, size):

@@ -48,6 +48,7 @@ static int open_scene(void **state)
     struct skep_manifest manifest = {0};
     *state = scene;
     skep_manifest_defaults(&manifest);
+    manifest.trust.stamp_bits = 0;
     manifest.model = (struct skep_model_config){.kind = SKEP_MODEL_CLASSIFIER,
                                                 .inputs = 9,
                                                 .classes = 3,

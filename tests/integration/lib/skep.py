@@ -64,8 +64,13 @@ training:
   slice_chunks: 2
 merge:
   window_ms: 1500
+trust:
+  stamp_bits: 1
 chunk_bytes: 4096
 """
+
+
+TINY_TOKENS = 4 * 4 * (48 - 8)  # of one job: steps * batch * (context - prefix)
 
 
 def program(name):
@@ -343,6 +348,26 @@ class Key:
         pae = b"DSSEv1 %d %s %d %s" % (len(kind), kind.encode(), len(payload), payload)
         return {"payload": base64.b64encode(payload).decode(), "payloadType": kind,
                 "signatures": [{"keyid": self.id, "sig": base64.b64encode(self.private.sign(pae)).decode()}]}
+
+
+def ticket(beacon, donor, trunk_version):
+    """swarm/ticket.h; ids in hexadecimal."""
+    return sha256(b"skep-ticket" + bytes.fromhex(beacon) + bytes.fromhex(donor) + trunk_version.to_bytes(8, "little"))
+
+
+def is_stamp(project, donor, bits, nonce):
+    """swarm/stamp.h."""
+    password = b"skep-stamp" + bytes.fromhex(project) + bytes.fromhex(donor)
+    found = hashlib.scrypt(password, salt=nonce.to_bytes(8, "little"), n=16384, r=8, p=1, dklen=32, maxmem=1 << 25)
+    return int.from_bytes(found, "big") >> (256 - bits) == 0
+
+
+def stamp(project, donor, bits):
+    """The first nonce from 0 that is a stamp."""
+    nonce = 0
+    while bits > 0 and not is_stamp(project, donor, bits, nonce):
+        nonce += 1
+    return nonce
 
 
 def update_file(envelope, body):

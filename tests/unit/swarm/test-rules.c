@@ -1,8 +1,7 @@
-/* The small rules: replica sets, tickets, credit, admission, the table of records. */
+/* The small rules: replica sets, tickets, credit, the table of records. */
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/swarm/admission.h"
 #include "common/swarm/credit.h"
 #include "common/swarm/records.h"
 #include "common/swarm/replicas.h"
@@ -118,27 +117,6 @@ static void credit_is_counted_from_the_job_size(void **state)
     assert_true(skep_job_flops(&manifest, &trunk) == INT64_MAX);
 }
 
-static void an_update_is_admitted_by_project_shard_age_and_base(void **state)
-{
-    (void)state;
-    struct skep_manifest manifest = manifest_of(1);
-    struct skep_shard_head head = {.version = 9, .roots = {{{9}}, {{8}}, {{7}}}};
-    struct skep_update_statement statement = {.base_version = 7, .base_state = {{7}}};
-    struct skep_error err = {0};
-    assert_int_equal(skep_admission_check(&manifest, &head, &statement, &err), 0);
-    statement.base_state.bytes[0] = 8;
-    assert_int_equal(skep_admission_check(&manifest, &head, &statement, &err), SKEP_ERR_HASH);
-    statement.base_version = 6;
-    assert_int_equal(skep_admission_check(&manifest, &head, &statement, &err), SKEP_ERR_STALE);
-    assert_non_null(strstr(err.text, "version 6, the oldest still merged is 7"));
-    statement.base_version = 10;
-    assert_int_equal(skep_admission_check(&manifest, &head, &statement, &err), SKEP_ERR_STATE);
-    statement.shard = (struct skep_shard){SKEP_SHARD_FFN, 60000, 0, 0};
-    assert_int_equal(skep_admission_check(&manifest, &head, &statement, &err), SKEP_ERR_NOT_FOUND);
-    statement.project.bytes[3] = 1;
-    assert_int_equal(skep_admission_check(&manifest, &head, &statement, &err), SKEP_ERR_REFUSED);
-}
-
 static int add_record(struct skep_records *records, uint8_t number, uint64_t sequence,
                       int64_t expires_s, bool leaving, bool *ret_new)
 {
@@ -222,7 +200,6 @@ int main(void)
         cmocka_unit_test(a_ticket_draws_different_chunks_in_rising_order),
         cmocka_unit_test(slices_cover_all_chunks_evenly),
         cmocka_unit_test(credit_is_counted_from_the_job_size),
-        cmocka_unit_test(an_update_is_admitted_by_project_shard_age_and_base),
         cmocka_unit_test(the_newest_record_of_each_keeper_is_kept),
         cmocka_unit_test(a_keeper_that_left_stays_away_until_it_returns_with_a_newer_record),
         cmocka_unit_test(a_record_that_never_expires_is_refused),

@@ -1,0 +1,49 @@
+/* Metrics in Prometheus' text format (https://prometheus.io/docs/instrumenting/exposition_formats/). */
+#include <stdlib.h>
+
+#include "common/base/alloc.h"
+#include "server/api/api.h"
+#include "server/api/reply.h"
+
+static void append(struct skep_buffer *to, char *take_line)
+{
+    skep_buffer_append_text(to, take_line);
+    free(take_line);
+}
+
+static void add_refusals(const struct skep_project *project, struct skep_buffer *to)
+{
+    const char *name = skep_id_text(project->manifest.project.bytes);
+    for (size_t i = 0; i < SKEP_REFUSALS; i++) {
+        /* what has no reason is no fault of the update: a full disk, no memory */
+        const char *reason = i == SKEP_REFUSAL_NONE ? "other" : skep_refusal_name(i);
+        append(to, skep_format("skep_updates_refused_total{project=\"%s\",reason=\"%s\"} %llu\n",
+                               name, reason, (unsigned long long)project->refused[i]));
+    }
+}
+
+SKEP_API_HANDLER(skep_api_get_metrics)
+{
+    (void)exchange;
+    (void)parts;
+    (void)err;
+    const struct skep_host *host = user;
+    struct skep_buffer text = {0};
+    skep_buffer_append_text(&text, "# HELP skep_updates_accepted_total Updates stored.\n"
+                                   "# TYPE skep_updates_accepted_total counter\n");
+    for (size_t i = 0; i < host->project_count; i++) {
+        const struct skep_project *project = host->projects[i];
+        append(&text, skep_format("skep_updates_accepted_total{project=\"%s\"} %llu\n",
+                                  skep_id_text(project->manifest.project.bytes),
+                                  (unsigned long long)project->accepted));
+    }
+    skep_buffer_append_text(&text, "# HELP skep_updates_refused_total Updates refused.\n"
+                                   "# TYPE skep_updates_refused_total counter\n");
+    for (size_t i = 0; i < host->project_count; i++) {
+        add_refusals(host->projects[i], &text);
+    }
+    reply->status = 200;
+    reply->content_type = "text/plain; version=0.0.4";
+    reply->body = text;
+    return SKEP_OK;
+}
