@@ -22,7 +22,8 @@ def head(shard="trunk", i=0):
 
 def statement(key, body, **changed):
     """An update statement for version 0 of the trunk that is right in everything but what is changed."""
-    fields = {"project": swarm.project, "shard": "trunk", "base_version": 0, "donor": key.id, "remote": False,
+    fields = {"project": swarm.project, "shard": "trunk", "base_version": 0, "donor": key.id, "remote": False, "before": "0" * 64,
+              "after": "0" * 64, "shards": [],
               "body": skep.sha256(body), "tokens": TOKENS, "loss_first": 1.0, "loss_last": 1.0}
     fields.update(changed)
     if "base_state" not in fields:

@@ -88,6 +88,11 @@ def every_answer_fits_its_description():
     ask("GET", "/v1/record", 200)
     ask("GET", "/v1/directory", 200)
     ask("GET", "/v1/status", 200)
+    metrics = ask("GET", "/metrics", 200).body.decode()
+    reasons = API["components"]["schemas"]["Error"]["properties"]["error"]["properties"]["reason"]["enum"]
+    for reason in reasons + ["other"]:
+        assert f'reason="{reason}"' in metrics, reason
+    assert metrics.count("reason=") == len(reasons) + 1, metrics
     ask("GET", "/v1/projects", 200)
     records = ask("GET", "/v1/directory", 200).json()
     ask("POST", "/v1/directory", 200, body=records)

@@ -37,6 +37,20 @@ static void an_error_is_json_with_its_name_and_sentence(void **state)
     skep_buffer_done(&reply.body);
 }
 
+static void a_refused_update_is_told_the_reason(void **state)
+{
+    (void)state;
+    struct skep_error err = {0};
+    assert_int_equal(skep_refuse(&err, SKEP_REFUSAL_BASE_STALE, "too old"), SKEP_ERR_STALE);
+    struct skep_http_reply reply = {0};
+    skep_reply_error(&reply, 409, &err);
+    static const char expected[] =
+        "{\"error\":{\"code\":\"stale\",\"message\":\"too old\",\"reason\":\"base-stale\"}}";
+    assert_int_equal(reply.body.size, strlen(expected));
+    assert_memory_equal(reply.body.data, expected, strlen(expected));
+    skep_buffer_done(&reply.body);
+}
+
 static void an_error_replaces_what_a_handler_had_begun(void **state)
 {
     (void)state;
@@ -55,6 +69,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_error_has_its_status),
         cmocka_unit_test(an_error_is_json_with_its_name_and_sentence),
+        cmocka_unit_test(a_refused_update_is_told_the_reason),
         cmocka_unit_test(an_error_replaces_what_a_handler_had_begun),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
