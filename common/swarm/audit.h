@@ -24,8 +24,8 @@
 #include "common/wire/update.h"
 
 /* Provisional until tests/bench/audit-replay has measured them. */
-#define SKEP_AUDIT_MOST_DISTANCE 0.25
-#define SKEP_AUDIT_LEAST_OVERLAP 0.90
+#define SKEP_AUDIT_MOST_DISTANCE 0.125
+#define SKEP_AUDIT_LEAST_OVERLAP 0.98
 
 struct skep_audit_likeness {
     double distance; /* 0: the same; 0 too if both are all zeros */
