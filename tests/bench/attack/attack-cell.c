@@ -18,8 +18,10 @@
 #include "common/base/alloc.h"
 #include "common/crypto/hash.h"
 #include "common/merge/standing.h"
+#include "common/swarm/audit.h"
 #include "common/wire/fields.h"
 #include "tests/bench/attack/attacks.h"
+#include "tests/bench/attack/court.h"
 #include "tests/bench/attack/data.h"
 #include "tests/bench/attack/lab.h"
 
@@ -43,8 +45,13 @@ struct cell {
     /* what liars keep: honest updates of their last rounds, expanded, [liar][shard][round % (delay + 1)] */
     float **past[LAB_DONORS];
     uint64_t refused;
-    bool forgets;                     /* every round stands for itself */
-    struct skep_standing **standings; /* [shard][donor] */
+    bool audits;
+    uint64_t passed; /* audits that every donor has passed before */
+    struct court court;
+    struct skep_update_body *right[LAB_DONORS]; /* what an audit of a liar's update computes */
+    uint64_t lies[LAB_DONORS];                  /* rounds with a lie, until the ban */
+    bool forgets;                               /* every round stands for itself */
+    struct skep_standing **standings;           /* [shard][donor] */
 };
 
 static void die(const struct skep_error *err)
@@ -85,20 +92,52 @@ static void remember(struct cell *cell, size_t d, size_t shard)
     lab_expand(&cell->lab, shard, &cell->bodies[d][shard], *place);
 }
 
-static void work(struct cell *cell, size_t d)
+/* One job of donor `d` (or of its double) on this data, compressed. */
+static void train(struct cell *cell, size_t d, const uint8_t *data, struct skep_update_body *bodies)
 {
     struct skep_error err = {0};
-    bool flips = cell->attack->flips && attacks_now(cell, d);
-    const uint8_t *data = flips ? cell->data.flipped : cell->data.train;
     if (lab_job(&cell->lab, d, data, cell->data.train_size, &err) != 0) {
         die(&err);
     }
     for (size_t i = 0; i < cell->lab.shard_count; i++) {
-        if (lab_compress(&cell->lab, d, i, cell->lab.deltas[i], &cell->bodies[d][i], &err) != 0) {
+        if (lab_compress(&cell->lab, d, i, cell->lab.deltas[i], &bodies[i], &err) != 0) {
             die(&err);
         }
-        if (is_liar(cell, d)) {
-            remember(cell, d, i);
+    }
+}
+
+/* What an auditor computes from the same ticket and history, if the donor works on false classes. */
+static void work_rightly(struct cell *cell, size_t d)
+{
+    lab_double(&cell->lab, cell->donors + d, d);
+    train(cell, cell->donors + d, cell->data.train, cell->right[d]);
+}
+
+static void copy_body(const struct cell *cell, size_t shard, const struct skep_update_body *body,
+                      struct skep_update_body *ret_copy)
+{
+    const struct lab_shard *kept = &cell->lab.shards[shard];
+    struct skep_buffer bytes = {0};
+    struct skep_error err = {0};
+    skep_update_body_encode(body, &bytes);
+    if (skep_update_body_decode(bytes.data, bytes.size, kept->tilings, kept->layout.tensor_count,
+                                cell->manifest.update.scale_ceiling, ret_copy, &err) != 0) {
+        die(&err);
+    }
+    skep_buffer_done(&bytes);
+}
+
+static void work(struct cell *cell, size_t d)
+{
+    bool flips = cell->attack->flips && attacks_now(cell, d);
+    if (flips && cell->audits) {
+        work_rightly(cell, d);
+    }
+    train(cell, d, flips ? cell->data.flipped : cell->data.train, cell->bodies[d]);
+    for (size_t i = 0; i < cell->lab.shard_count && is_liar(cell, d); i++) {
+        remember(cell, d, i);
+        if (cell->audits && !flips) {
+            copy_body(cell, i, &cell->bodies[d][i], &cell->right[d][i]);
         }
     }
 }
@@ -331,42 +370,166 @@ static void lie(struct cell *cell, size_t shard)
     leave_crowd(&crowd, scene.honest_count);
 }
 
-static void run_round(struct cell *cell)
+/* ---- audits ---- */
+
+static bool is_valid(const struct cell *cell, size_t d)
+{
+    bool valid = true;
+    for (size_t i = 0; i < cell->lab.shard_count && valid && cell->lying[d]; i++) {
+        struct skep_audit_likeness likeness = {0};
+        struct skep_error err = {0};
+        if (skep_audit_compare(&cell->bodies[d][i], &cell->right[d][i], &likeness, &err) != 0) {
+            die(&err);
+        }
+        valid = skep_audit_valid(&likeness);
+    }
+    return valid;
+}
+
+static void drop_bodies(struct cell *cell, struct skep_update_body *bodies)
+{
+    for (size_t i = 0; i < cell->lab.shard_count; i++) {
+        skep_update_body_done(&bodies[i]);
+        bodies[i] = (struct skep_update_body){0};
+    }
+}
+
+struct hearing {
+    size_t count;
+    struct court_case cases[LAB_DONORS];
+    bool audited[LAB_DONORS];
+    size_t donors[LAB_DONORS];
+};
+
+static struct skep_hash name_update(const struct cell *cell, size_t d)
+{
+    const uint64_t what[2] = {cell->lab.version, d};
+    return skep_hash_of(what, sizeof what);
+}
+
+/* Before the merge: those who may not be merged are dropped. */
+static void hear(struct cell *cell, struct hearing *hearing)
+{
+    hearing->count = 0;
+    for (size_t d = 0; d < cell->donors; d++) {
+        if (cell->bodies[d][0].tensors == NULL) {
+            continue;
+        }
+        struct court_case *one = &hearing->cases[hearing->count];
+        *one = (struct court_case){.donor = cell->lab.donors[d].id,
+                                   .update = name_update(cell, d),
+                                   .valid = is_valid(cell, d)};
+        hearing->donors[hearing->count] = d;
+        cell->lies[d] += !one->valid;
+        if (court_admits(&cell->court, one, &hearing->audited[hearing->count])) {
+            hearing->count++;
+        } else {
+            drop_bodies(cell, cell->bodies[d]);
+        }
+    }
+}
+
+/* What the trunk's merge saw of each. */
+static void note_hints(struct hearing *hearing, const struct intake *intake,
+                       const struct skep_merge_report *report)
+{
+    for (size_t i = 0; i < hearing->count; i++) {
+        for (size_t u = 0; u < intake->count; u++) {
+            const struct skep_merge_verdict *verdict = &report->inputs[u];
+            if (intake->donors[u] == hearing->donors[i]) {
+                uint64_t median = report->median_norm > 0 ? report->median_norm : 1;
+                unsigned __int128 norm = (unsigned __int128)verdict->norm * 1000 / median;
+                hearing->cases[i].hint = (struct skep_audit_hint){
+                    .cosine_permille = verdict->agreement_permille,
+                    .norm_permille = norm > UINT32_MAX ? UINT32_MAX : (uint32_t)norm,
+                    .copy = verdict->copy_of != SKEP_MERGE_NO_COPY,
+                };
+            }
+        }
+    }
+}
+
+/* ---- a round ---- */
+
+/* Whether anyone forges. */
+static bool work_all(struct cell *cell)
 {
     bool lies = false;
+    bool forges = cell->attack->forge != NULL || cell->attack->spoil != NULL;
     for (size_t d = 0; d < cell->donors; d++) {
-        bool attacks = attacks_now(cell, d);
-        bool forges = cell->attack->forge != NULL || cell->attack->spoil != NULL;
+        bool banned = cell->audits && court_banned(&cell->court, &cell->lab.donors[d].id);
+        bool attacks = attacks_now(cell, d) && !banned;
         cell->lying[d] = attacks && (forges || cell->attack->flips);
         lies = lies || (cell->lying[d] && forges);
-        if (!attacks || cell->attack->trains) {
+        if (!banned && (!attacks || cell->attack->trains || cell->audits)) {
             work(cell, d);
         }
     }
+    return lies;
+}
+
+static void merge_shard(struct cell *cell, size_t shard, struct hearing *hearing)
+{
     struct intake *intake = skep_alloc(1, sizeof *intake);
     struct skep_merge_report *report = skep_alloc(1, sizeof *report);
-    for (size_t i = 0; i < cell->lab.shard_count; i++) {
-        if (lies) {
-            lie(cell, i);
-        }
-        take_in(cell, i, intake);
-        merge(cell, i, intake, cell->lab.shards[i].parameters, report);
-        for (size_t u = 0; u < intake->count; u++) {
-            skep_standing_push(&cell->standings[i][intake->donors[u]],
-                               report->inputs[u].agreement_permille);
-        }
-        let_go(intake);
-        for (size_t d = 0; d < cell->donors; d++) {
-            skep_update_body_done(&cell->bodies[d][i]);
-            cell->bodies[d][i] = (struct skep_update_body){0};
-        }
+    take_in(cell, shard, intake);
+    merge(cell, shard, intake, cell->lab.shards[shard].parameters, report);
+    for (size_t u = 0; u < intake->count; u++) {
+        skep_standing_push(&cell->standings[shard][intake->donors[u]],
+                           report->inputs[u].agreement_permille);
     }
+    if (shard == 0) {
+        note_hints(hearing, intake, report);
+    }
+    let_go(intake);
     free(intake);
     free(report);
+}
+
+static void run_round(struct cell *cell)
+{
+    struct hearing *hearing = skep_alloc(1, sizeof *hearing);
+    struct skep_error err = {0};
+    bool lies = work_all(cell);
+    for (size_t i = 0; lies && i < cell->lab.shard_count; i++) {
+        lie(cell, i);
+    }
+    if (cell->audits) {
+        hear(cell, hearing);
+    }
+    for (size_t i = 0; i < cell->lab.shard_count; i++) {
+        merge_shard(cell, i, hearing);
+    }
+    if (cell->audits &&
+        court_seal(&cell->court, hearing->cases, hearing->audited, hearing->count, &err) != 0) {
+        die(&err);
+    }
+    for (size_t d = 0; d < cell->donors; d++) {
+        drop_bodies(cell, cell->bodies[d]);
+        drop_bodies(cell, cell->right[d]);
+    }
+    free(hearing);
     cell->lab.version++;
 }
 
 /* ---- the whole ---- */
+
+static void print_result(const struct cell *cell, double right, double nats)
+{
+    uint64_t liars = 0;
+    uint64_t honest = 0;
+    uint64_t slowest = 0;
+    for (size_t d = 0; d < cell->donors && cell->audits; d++) {
+        bool banned = court_banned(&cell->court, &cell->lab.donors[d].id);
+        liars += banned && is_liar(cell, d);
+        honest += banned && !is_liar(cell, d);
+        slowest = cell->lies[d] > slowest ? cell->lies[d] : slowest;
+    }
+    printf("right=%.4f nats=%.4f refused=%llu banned=%llu false_bans=%llu lies=%llu audits=%llu\n",
+           right, nats, (unsigned long long)cell->refused, (unsigned long long)liars,
+           (unsigned long long)honest, (unsigned long long)slowest,
+           (unsigned long long)cell->court.audits);
+}
 
 static void run(struct cell *cell)
 {
@@ -389,7 +552,7 @@ static void run(struct cell *cell)
             }
         }
     }
-    printf("right=%.4f nats=%.4f refused=%llu\n", right, nats, (unsigned long long)cell->refused);
+    print_result(cell, right, nats);
 }
 
 static void set_field(struct skep_manifest *m, const char *text)
@@ -489,6 +652,8 @@ static void set_option(struct cell *cell, const char *name, const char *value)
         cell->liars = strtoul(value, NULL, 10);
     } else if (strcmp(name, "--rounds") == 0) {
         cell->rounds = strtoul(value, NULL, 10);
+    } else if (strcmp(name, "--passed") == 0) {
+        cell->passed = strtoul(value, NULL, 10);
     } else if (strcmp(name, "--seed") == 0) {
         cell->seed = strtoul(value, NULL, 10);
     } else if (strcmp(name, "--set") == 0) {
@@ -509,6 +674,8 @@ static void read_options(struct cell *cell, int argc, char **argv)
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--curve") == 0) {
             cell->curve = true;
+        } else if (strcmp(argv[i], "--audits") == 0) {
+            cell->audits = true;
         } else if (strcmp(argv[i], "--forgets") == 0) {
             cell->forgets = true;
         } else if (i + 1 < argc) {
@@ -527,17 +694,23 @@ static void read_options(struct cell *cell, int argc, char **argv)
 static void prepare(struct cell *cell)
 {
     struct skep_error err = {0};
+    struct skep_peer_id ids[LAB_DONORS];
     cell->data_options.model = &cell->manifest.model;
     cell->data_options.seed = cell->seed;
     cell->manifest.seed = skep_hash_of(&cell->seed, sizeof cell->seed);
     if (skep_model_config_check(&cell->manifest.model, &err) != 0 ||
         attack_data_open(&cell->data_options, &cell->data, &err) != 0 ||
-        lab_open(&cell->lab, &cell->manifest, cell->donors, &err) != 0) {
+        lab_open(&cell->lab, &cell->manifest, cell->donors * (cell->audits ? 2 : 1), &err) != 0) {
         die(&err);
     }
     for (size_t d = 0; d < cell->donors; d++) {
         cell->rngs[d] = skep_rng_of(cell->seed * 1000 + d);
         cell->bodies[d] = skep_alloc(cell->lab.shard_count, sizeof *cell->bodies[d]);
+        cell->right[d] = skep_alloc(cell->lab.shard_count, sizeof *cell->right[d]);
+        ids[d] = cell->lab.donors[d].id;
+    }
+    if (cell->audits && court_open(&cell->court, ids, cell->donors, cell->passed, &err) != 0) {
+        die(&err);
     }
     cell->standings = skep_alloc(cell->lab.shard_count, sizeof *cell->standings);
     for (size_t i = 0; i < cell->lab.shard_count; i++) {
@@ -554,6 +727,10 @@ static void clean_up(struct cell *cell)
         }
         free(cell->past[d]);
         free(cell->bodies[d]);
+        free(cell->right[d]);
+    }
+    if (cell->audits) {
+        court_close(&cell->court);
     }
     for (size_t i = 0; i < cell->lab.shard_count; i++) {
         free(cell->standings[i]);

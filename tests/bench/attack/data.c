@@ -58,7 +58,7 @@ static int read_pair(const struct attack_data_options *options, const char *part
     return rc;
 }
 
-/* Each class has a pattern; of a record's inputs three in ten are its class's and the rest is noise. */
+/* Each class has a pattern; of a record's inputs one in ten is its class's and the rest is noise. */
 static void draw_records(const struct attack_data_options *options, uint64_t seed, uint8_t *records,
                          size_t count)
 {
@@ -71,7 +71,7 @@ static void draw_records(const struct attack_data_options *options, uint64_t see
         for (uint32_t i = 0; i < inputs; i++) {
             uint8_t own = (uint8_t)skep_rng_next(&pattern);
             uint8_t noise = (uint8_t)skep_rng_next(&rng);
-            record[i] = skep_rng_below(&rng, 10) < 3 ? own : noise;
+            record[i] = skep_rng_below(&rng, 10) < 1 ? own : noise;
         }
         record[inputs] = (uint8_t) class;
     }

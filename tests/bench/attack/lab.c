@@ -84,6 +84,19 @@ void lab_close(struct lab *lab)
     *lab = (struct lab){0};
 }
 
+void lab_double(struct lab *lab, size_t to, size_t from)
+{
+    struct lab_donor *a = &lab->donors[to];
+    const struct lab_donor *b = &lab->donors[from];
+    a->id = b->id;
+    for (size_t i = 0; i < lab->shard_count; i++) {
+        size_t size = lab->shards[i].layout.parameters * sizeof(float);
+        a->moments[i].step = b->moments[i].step;
+        skep_moments_set(&a->moments[i], b->moments[i].first, b->moments[i].second);
+        memcpy(a->residuals[i], b->residuals[i], size);
+    }
+}
+
 /* The slice of a ticket as chunks of the data. */
 static size_t cut_slice(const struct lab *lab, const struct skep_hash *ticket, const uint8_t *data,
                         size_t size, struct skep_slice_chunk *ret_chunks)

@@ -52,6 +52,8 @@ int lab_open(struct lab *lab, const struct skep_manifest *manifest, size_t donor
              struct skep_error *err);
 void lab_close(struct lab *lab);
 
+/* Makes donor `to` the double of donor `from`: same key, moments and residuals. */
+void lab_double(struct lab *lab, size_t to, size_t from);
 /* One job of a donor on its ticket's slice of `data` (whole chunks, as the manifest cuts them): fills lab->deltas. */
 int lab_job(struct lab *lab, size_t donor, const uint8_t *data, size_t size,
             struct skep_error *err);
