@@ -200,7 +200,8 @@ def a_gradient_is_merged_and_its_caller_gets_the_receipt():
     assert ask_updates(token, [name]) == {"updates": [], "early": []}  # nothing has gathered since
     backward({f"{name}.x": x, f"{name}.dy": y}, token)
     assert ask_updates(token, [name]) == {"updates": [], "early": [name]}
-    file = skep.update_file(key.envelope(UPDATE, made["statement"].encode()), body)
+    statement["stamp"] = skep.stamp(swarm.project, key.id, 1)
+    file = skep.update_file(key.envelope(UPDATE, statement), body)
     for i in range(2):
         answer = swarm.post(i, f"/v1/projects/{swarm.project}/updates", file, headers={"Content-Type": "application/octet-stream"})
         assert answer.status in (200, 201), (answer.status, answer.body)

@@ -7,6 +7,7 @@
 #include "common/crypto/hash.h"
 #include "common/crypto/key.h"
 #include "common/crypto/random.h"
+#include "common/crypto/scrypt.h"
 #include "tests/lib/cmocka.h"
 
 static void assert_hex(const void *data, size_t size, const char *expected)
@@ -221,10 +222,24 @@ static void random_bytes_fill_everything_and_differ(void **state)
     assert_memory_not_equal(a + 48, zero, 16);
 }
 
+/* RFC 7914, section 12, the vector with N = 16384, r = 8, p = 1: its first half (scrypt ends with PBKDF2, whose blocks are independent). */
+static void scrypt_gives_the_hash_of_rfc_7914(void **state)
+{
+    (void)state;
+    static const char expected[] =
+        "7023bdcb3afd7348461c06cd81fd38ebfda8fbba904f8e3ea9b543f6545da1f2";
+    uint8_t wanted[32];
+    uint8_t found[32];
+    assert_true(skep_hex_decode(expected, wanted, sizeof wanted));
+    assert_int_equal(skep_scrypt("pleaseletmein", 13, "SodiumChloride", 14, found, NULL), SKEP_OK);
+    assert_memory_equal(found, wanted, sizeof wanted);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sha256_gives_the_published_hash_of_abc),
+        cmocka_unit_test(scrypt_gives_the_hash_of_rfc_7914),
         cmocka_unit_test(sha1_gives_the_published_hash_of_abc),
         cmocka_unit_test(a_hash_in_pieces_is_the_hash_of_the_whole_and_starts_anew),
         cmocka_unit_test(ed25519_gives_the_signatures_of_its_rfc),

@@ -15,3 +15,6 @@ tests_unit_server_test_shape_SOURCES = tests/unit/server/test-shape.c
 tests_unit_server_test_shape_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 tests_unit_server_test_options_SOURCES = tests/unit/server/test-options.c
 tests_unit_server_test_options_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/server/test-intake
+tests_unit_server_test_intake_SOURCES = tests/unit/server/test-intake.c
+tests_unit_server_test_intake_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)

@@ -1,6 +1,7 @@
 # tests of wire
 UNIT_TESTS += tests/unit/wire/test-update
 tests_unit_wire_test_update_SOURCES = tests/unit/wire/test-update.c tests/lib/cmocka.h tests/lib/vectors.h
+tests_unit_wire_test_update_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=calloc -Wl,--wrap=malloc -Wl,--wrap=realloc
 tests_unit_wire_test_update_LDADD = $(LIBS_FLOOR1) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/wire/test-json

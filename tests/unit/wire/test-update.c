@@ -43,13 +43,14 @@ static int decode_golden(const void *data, size_t size, struct skep_error *err)
 }
 
 /* The golden body with one byte replaced must be refused with `code` and a sentence that has `part` in it. */
-static void refuse_changed(size_t at, uint8_t byte, int code, const char *part)
+static void refuse_changed(size_t at, uint8_t byte, enum skep_refusal reason, const char *part)
 {
     struct skep_buffer bytes = {0};
     skep_test_vector_read("update-body.hex", &bytes);
     bytes.data[at] = byte;
     struct skep_error err = {0};
-    assert_int_equal(decode_golden(bytes.data, bytes.size, &err), code);
+    assert_int_equal(decode_golden(bytes.data, bytes.size, &err), skep_refusal_code(reason));
+    assert_int_equal(err.reason, reason);
     if (strstr(err.text, part) == NULL) {
         fail_msg("\"%s\" does not say \"%s\"", err.text, part);
     }
@@ -237,12 +238,14 @@ static void every_truncation_and_every_addition_is_refused(void **state)
 static void counts_that_the_layout_does_not_have_are_refused(void **state)
 {
     (void)state;
-    refuse_changed(0, 3, SKEP_ERR_FORMAT, "has 3 tensors; the layout has 2");
-    refuse_changed(FIRST_BLOCKS, 2, SKEP_ERR_FORMAT,
+    refuse_changed(0, 3, SKEP_REFUSAL_TENSOR_COUNT, "has 3 tensors; the layout has 2");
+    refuse_changed(FIRST_BLOCKS, 2, SKEP_REFUSAL_BLOCK_COUNT,
                    "tensor 0: it has 2 blocks where the layout has 1");
-    refuse_changed(FIRST_BITS_SIZE, 0, SKEP_ERR_FORMAT, "0 bytes of bits cannot hold 1 values");
-    refuse_changed(FIRST_BITS_SIZE + 3, 0xff, SKEP_ERR_FORMAT, "the body ends inside this tensor");
-    refuse_changed(SECOND_BITS_SIZE, 2, SKEP_ERR_FORMAT,
+    refuse_changed(FIRST_BITS_SIZE, 0, SKEP_REFUSAL_VALUE_COUNT,
+                   "0 bytes of bits cannot hold 1 values");
+    refuse_changed(FIRST_BITS_SIZE + 3, 0xff, SKEP_REFUSAL_TRUNCATED,
+                   "the body ends inside this tensor");
+    refuse_changed(SECOND_BITS_SIZE, 2, SKEP_REFUSAL_TRUNCATED,
                    "tensor 1: the bits end inside block 1 of 2");
 }
 
@@ -250,20 +253,22 @@ static void places_beyond_the_block_are_refused(void **state)
 {
     (void)state;
     /* Gap 8 in a block of 8 places; a unary part without end; gap 64 in a block of 64. */
-    refuse_changed(FIRST_BITS, 8 << 1, SKEP_ERR_FORMAT,
+    refuse_changed(FIRST_BITS, 8 << 1, SKEP_REFUSAL_INDEX_RANGE,
                    "value 0 of block 0 lies beyond the block's 8 places");
-    refuse_changed(FIRST_BITS, 0xff, SKEP_ERR_FORMAT, "lies beyond the block's 8 places");
-    refuse_changed(SECOND_BITS, 0x23, SKEP_ERR_FORMAT, "lies beyond the block's 64 places");
+    refuse_changed(FIRST_BITS, 0xff, SKEP_REFUSAL_INDEX_RANGE, "lies beyond the block's 8 places");
+    refuse_changed(SECOND_BITS, 0x23, SKEP_REFUSAL_INDEX_RANGE,
+                   "lies beyond the block's 64 places");
 }
 
 static void codebooks_that_no_encoder_writes_are_refused(void **state)
 {
     (void)state;
-    refuse_changed(FIRST_CODEBOOK + 15, 0x7f, SKEP_ERR_NUMERIC, "codebook value 3 is ");
-    refuse_changed(FIRST_CODEBOOK + 15, 0xbf, SKEP_ERR_FORMAT,
+    refuse_changed(FIRST_CODEBOOK + 15, 0x7f, SKEP_REFUSAL_CODEBOOK_NOT_FINITE,
+                   "codebook value 3 is ");
+    refuse_changed(FIRST_CODEBOOK + 15, 0xbf, SKEP_REFUSAL_CODEBOOK_ORDER,
                    "codebook value 3 is -0.5, less than 0.25 before it");
-    refuse_changed(SECOND_CODEBOOK + 7, 0x80, SKEP_ERR_FORMAT, "codebook value 1 is -0");
-    refuse_changed(SECOND_CODEBOOK + 15, 0x41, SKEP_ERR_NUMERIC,
+    refuse_changed(SECOND_CODEBOOK + 7, 0x80, SKEP_REFUSAL_NOT_CANONICAL, "codebook value 1 is -0");
+    refuse_changed(SECOND_CODEBOOK + 15, 0x41, SKEP_REFUSAL_CODEBOOK_CEILING,
                    "tensor 1: codebook value 3 is 8; allowed: -4 .. 4");
     const float wrong[] = {INFINITY, -INFINITY, NAN};
     for (size_t i = 0; i < 3; i++) {
@@ -278,7 +283,7 @@ static void codebooks_that_no_encoder_writes_are_refused(void **state)
 static void unused_bits_must_be_zero_and_none_too_many(void **state)
 {
     (void)state;
-    refuse_changed(SECOND_BITS + 2, 0x81, SKEP_ERR_FORMAT,
+    refuse_changed(SECOND_BITS + 2, 0x81, SKEP_REFUSAL_NOT_CANONICAL,
                    "the unused bits of the last byte are not zero");
     struct skep_buffer bytes = {0};
     skep_test_vector_read("update-body.hex", &bytes);
@@ -348,7 +353,8 @@ static void a_file_is_joined_and_split(void **state)
     skep_buffer_done(&file);
 }
 
-static void refuse_file(const void *data, size_t size, int code, const char *sentence)
+static void refuse_file(const void *data, size_t size, enum skep_refusal reason,
+                        const char *sentence)
 {
     const uint8_t *envelope;
     const uint8_t *body;
@@ -357,29 +363,120 @@ static void refuse_file(const void *data, size_t size, int code, const char *sen
     struct skep_error err = {0};
     assert_int_equal(
         skep_update_file_split(data, size, &envelope, &envelope_size, &body, &body_size, &err),
-        code);
+        skep_refusal_code(reason));
+    assert_int_equal(err.reason, reason);
     assert_string_equal(err.text, sentence);
 }
 
 static void a_file_with_a_wrong_head_is_refused_with_its_reason(void **state)
 {
     (void)state;
-    refuse_file("SKUP\1\0\0\0\2\0\0", 11, SKEP_ERR_FORMAT,
+    refuse_file("SKUP\1\0\0\0\2\0\0", 11, SKEP_REFUSAL_TRUNCATED,
                 "update file has 11 bytes; its head alone has 12");
-    refuse_file("PK\3\4\1\0\0\0\2\0\0\0{}", 14, SKEP_ERR_FORMAT,
+    refuse_file("PK\3\4\1\0\0\0\2\0\0\0{}", 14, SKEP_REFUSAL_MAGIC,
                 "update file begins with 504b0304 instead of SKUP");
-    refuse_file("SKUP\2\0\0\0\2\0\0\0{}", 14, SKEP_ERR_FORMAT,
+    refuse_file("SKUP\2\0\0\0\2\0\0\0{}", 14, SKEP_REFUSAL_FORMAT_VERSION,
                 "update file has format 2; known: 1");
-    refuse_file("SKUP\1\0\1\0\2\0\0\0{}", 14, SKEP_ERR_FORMAT,
+    refuse_file("SKUP\1\0\1\0\2\0\0\0{}", 14, SKEP_REFUSAL_RESERVED,
                 "update file has 000100 in bytes 5 to 7 instead of zeros");
-    refuse_file("SKUP\1\0\0\0\3\0\0\0{}", 14, SKEP_ERR_FORMAT,
+    refuse_file("SKUP\1\0\0\0\3\0\0\0{}", 14, SKEP_REFUSAL_TRUNCATED,
                 "update file of 14 bytes ends inside its envelope of 3 bytes");
-    refuse_file("SKUP\1\0\0\0\0\0\0\0{}", 14, SKEP_ERR_TOO_LARGE,
+    refuse_file("SKUP\1\0\0\0\0\0\0\0{}", 14, SKEP_REFUSAL_ENVELOPE_SIZE,
                 "update file says its envelope has 0 bytes; allowed: 1 .. 4194304");
-    refuse_file("SKUP\1\0\0\0\0\0\0\x80{}", 14, SKEP_ERR_TOO_LARGE,
+    refuse_file("SKUP\1\0\0\0\0\0\0\x80{}", 14, SKEP_REFUSAL_ENVELOPE_SIZE,
                 "update file says its envelope has 2147483648 bytes; allowed: 1 .. 4194304");
-    refuse_file("", SKEP_LIMIT_UPDATE_BYTES + 1, SKEP_ERR_TOO_LARGE,
+    refuse_file("", SKEP_LIMIT_UPDATE_BYTES + 1, SKEP_REFUSAL_FILE_SIZE,
                 "update file has 67108865 bytes; allowed: up to 67108864");
+}
+
+/* ---- memory ---- */
+
+static size_t allocated; /* bytes, since it was set to 0 */
+
+/* NOLINTBEGIN(bugprone-reserved-identifier): the names that the linker's --wrap gives */
+void *__real_calloc(size_t count, size_t size);
+void *__wrap_calloc(size_t count, size_t size);
+void *__real_malloc(size_t size);
+void *__wrap_malloc(size_t size);
+void *__real_realloc(void *old, size_t size);
+void *__wrap_realloc(void *old, size_t size);
+void *__wrap_calloc(size_t count, size_t size)
+{
+    allocated += count * size;
+    return __real_calloc(count, size);
+}
+void *__wrap_malloc(size_t size)
+{
+    allocated += size;
+    return __real_malloc(size);
+}
+void *__wrap_realloc(void *old, size_t size)
+{
+    allocated += size;
+    return __real_realloc(old, size);
+}
+/* NOLINTEND(bugprone-reserved-identifier) */
+
+/* What the layout says that there is: an index of two bytes and a code for each value, and one of each more. */
+static size_t layout_memory(const struct skep_tiling *tilings, size_t count)
+{
+    size_t bytes = (count + 1) * sizeof(struct skep_update_tensor);
+    for (size_t i = 0; i < count; i++) {
+        bytes += 3 * ((size_t)tilings[i].blocks * tilings[i].kept + 1);
+    }
+    return bytes;
+}
+
+static size_t decoding_takes(const void *data, size_t size, const struct skep_tiling *tilings,
+                             size_t count, struct skep_error *err)
+{
+    struct skep_update_body body = {0};
+    allocated = 0;
+    (void)skep_update_body_decode(data, size, tilings, count, 4.0, &body, err);
+    size_t taken = allocated;
+    skep_update_body_done(&body);
+    return taken;
+}
+
+static void whatever_the_bytes_say_decoding_takes_no_more_than_the_layout(void **state)
+{
+    (void)state;
+    struct skep_tiling tilings[2];
+    struct skep_buffer bytes = {0};
+    golden_tilings(tilings);
+    skep_test_vector_read("update-body.hex", &bytes);
+    assert_int_equal(decoding_takes(bytes.data, bytes.size, tilings, 2, NULL),
+                     layout_memory(tilings, 2));
+    for (size_t at = 0; at < bytes.size; at++) {
+        uint8_t right = bytes.data[at];
+        for (unsigned wrong = 0; wrong < 256; wrong++) {
+            bytes.data[at] = (uint8_t)wrong;
+            assert_true(decoding_takes(bytes.data, bytes.size, tilings, 2, NULL) <=
+                        layout_memory(tilings, 2));
+        }
+        bytes.data[at] = right;
+    }
+    skep_buffer_done(&bytes);
+}
+
+static void a_few_bytes_never_cost_the_memory_of_a_large_layout(void **state)
+{
+    (void)state;
+    /* 16 million values of which 67 million bytes would be kept; the body of 28 bytes says what it likes */
+    const struct skep_tiling tiling = skep_tiling_of((const uint32_t[]){4096, 4096}, 2, 4096);
+    const uint32_t sizes[] = {0, 1, 1000000, UINT32_MAX};
+    for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++) {
+        uint8_t body[28] = {1};
+        struct skep_error err = {0};
+        skep_put_u32(body + 20, tiling.blocks);
+        skep_put_u32(body + 24, sizes[i]);
+        assert_int_equal(decoding_takes(body, sizeof body, &tiling, 1, &err),
+                         2 * sizeof(struct skep_update_tensor));
+        assert_int_equal(err.reason, i == 0 ? SKEP_REFUSAL_VALUE_COUNT : SKEP_REFUSAL_TRUNCATED);
+    }
+    /* and another number of tensors nothing at all */
+    uint8_t body[28] = {0xff, 0xff, 0xff, 0xff};
+    assert_int_equal(decoding_takes(body, sizeof body, &tiling, 1, NULL), 0);
 }
 
 int main(void)
@@ -396,6 +493,8 @@ int main(void)
         cmocka_unit_test(codebooks_that_no_encoder_writes_are_refused),
         cmocka_unit_test(unused_bits_must_be_zero_and_none_too_many),
         cmocka_unit_test(what_is_accepted_has_one_encoding),
+        cmocka_unit_test(whatever_the_bytes_say_decoding_takes_no_more_than_the_layout),
+        cmocka_unit_test(a_few_bytes_never_cost_the_memory_of_a_large_layout),
         cmocka_unit_test(a_file_is_joined_and_split),
         cmocka_unit_test(a_file_with_a_wrong_head_is_refused_with_its_reason),
     };
