@@ -263,7 +263,7 @@ static void places_beyond_the_block_are_refused(void **state)
 static void codebooks_that_no_encoder_writes_are_refused(void **state)
 {
     (void)state;
-    refuse_changed(FIRST_CODEBOOK + 15, 0x7f, SKEP_REFUSAL_CODEBOOK_NOT_FINITE,
+    refuse_changed(FIRST_CODEBOOK + 15, 0x7f, SKEP_REFUSAL_CODEBOOK_CEILING,
                    "codebook value 3 is ");
     refuse_changed(FIRST_CODEBOOK + 15, 0xbf, SKEP_REFUSAL_CODEBOOK_ORDER,
                    "codebook value 3 is -0.5, less than 0.25 before it");
@@ -275,7 +275,9 @@ static void codebooks_that_no_encoder_writes_are_refused(void **state)
         struct skep_buffer bytes = {0};
         skep_test_vector_read("update-body.hex", &bytes);
         skep_put_f32(bytes.data + SECOND_CODEBOOK + 12, wrong[i]);
-        assert_int_equal(decode_golden(bytes.data, bytes.size, NULL), SKEP_ERR_NUMERIC);
+        struct skep_error err = {0};
+        assert_int_equal(decode_golden(bytes.data, bytes.size, &err), SKEP_ERR_NUMERIC);
+        assert_int_equal(err.reason, SKEP_REFUSAL_CODEBOOK_NOT_FINITE);
         skep_buffer_done(&bytes);
     }
 }
