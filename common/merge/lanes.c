@@ -43,6 +43,7 @@ void skep_lanes_network_init(struct skep_lanes_network *network, size_t n, size_
 #endif
 #define VECTORS (SKEP_LANES / VECTOR_LANES)
 typedef int64_t vector __attribute__((vector_size(8 * VECTOR_LANES)));
+typedef uint64_t bits __attribute__((vector_size(8 * VECTOR_LANES)));
 
 static inline __attribute__((always_inline)) void exchange(vector *low, vector *high)
 {
@@ -62,12 +63,12 @@ sum_lanes(const struct skep_lanes_network *network, const struct skep_lanes *lan
     memset(sums, 0, n * sizeof *sums);
     for (size_t k = 0; k < lanes->rows; k++) {
         vector values[VECTORS];
-        vector sets[VECTORS];
+        bits sets[VECTORS];
         memcpy(values, lanes->values[k], sizeof values);
         memcpy(sets, lanes->sets[k], sizeof sets);
         for (size_t i = 0; i < n; i++) {
             for (size_t v = 0; v < VECTORS; v++) {
-                sums[i][v] += values[v] & (sets[v] < 0);
+                sums[i][v] += values[v] & ((vector)sets[v] < 0);
                 sets[v] += sets[v];
             }
         }
