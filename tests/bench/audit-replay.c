@@ -1,7 +1,7 @@
 /*
  * How far apart are honest repetitions of one job, and how near do cheats come? Sets the thresholds of common/swarm/audit.h.
  *
- *   audit-replay [--quick] [--data FILE]        (default text: the King James Bible of bible-kjv, else the GPL)
+ *   audit-replay [--quick] [--rounds N] [--data FILE]        (default: 24 rounds, text: the King James Bible of bible-kjv, else the GPL)
  *
  * Two projects with the default settings of the manifest: the lm of the quickstart on text and the classifier on pictures of ten classes.
  * Three donors and the merge work rounds; before rounds 0, 1, 3, 10, 12 ... 24 (quick: 4) the job of one donor is kept, with the history it
@@ -47,6 +47,7 @@ struct bench {
     const char *program;
     const char *text;
     bool quick;
+    unsigned rounds;
     char folder[64];
     size_t replays; /* honest ones */
     size_t exact;   /* honest pairs of the same bytes */
@@ -279,7 +280,7 @@ static void do_project(struct bench *bench, const char *text)
     lab_init(&lab, text);
     fprintf(stderr, "%s: %zu shards, trunk of %zu parameters\n", text == NULL ? "classifier" : "lm",
             lab.shard_count, lab.shards[0].layout.parameters);
-    unsigned last = bench->quick ? 4 : 24;
+    unsigned last = bench->rounds;
     for (unsigned round = 0; round <= last; round++) {
         bool early = !bench->quick && (round == 0 || round == 1 || round == 3);
         bool late = bench->quick ? round == last : round >= 10 && round % 2 == 0;
@@ -341,14 +342,14 @@ static void print_sample(const char *name, struct sample *sample)
 {
     qsort(sample->distance, sample->count, sizeof(double), compare_doubles);
     qsort(sample->lack, sample->count, sizeof(double), compare_doubles);
-    printf("audit_%s_median\t%.5f\trelative distance\t-\t-\n", name,
+    printf("audit_%s_median\t%.3g\trelative distance\t-\t-\n", name,
            quantile(sample->distance, sample->count, 0.5));
-    printf("audit_%s_p99\t%.5f\trelative distance\t-\t-\n", name,
+    printf("audit_%s_p99\t%.3g\trelative distance\t-\t-\n", name,
            quantile(sample->distance, sample->count, 0.99));
-    printf("audit_%s_worst\t%.5f\trelative distance\t%.5f\t%.3f\n", name,
+    printf("audit_%s_worst\t%.3g\trelative distance\t%.5f\t%.3f\n", name,
            quantile(sample->distance, sample->count, 1), SKEP_AUDIT_MOST_DISTANCE,
            quantile(sample->distance, sample->count, 1) / SKEP_AUDIT_MOST_DISTANCE);
-    printf("audit_%s_lack_worst\t%.5f\tshare not overlapping\t%.5f\t%.3f\n", name,
+    printf("audit_%s_lack_worst\t%.3g\tshare not overlapping\t%.5f\t%.3f\n", name,
            quantile(sample->lack, sample->count, 1), 1 - SKEP_AUDIT_LEAST_OVERLAP,
            quantile(sample->lack, sample->count, 1) / (1 - SKEP_AUDIT_LEAST_OVERLAP));
 }
@@ -398,7 +399,7 @@ static void print_all(struct bench *bench)
     printf("audit_pairs\t%zu\tdiffering pairs of shards\t-\t-\n",
            bench->trunk.count + bench->experts.count);
     printf("audit_same_pairs\t%zu\tpairs of the same bytes\t-\t-\n", bench->exact);
-    printf("audit_worst_honest\t%.5f\trelative distance\t%.4f\t%.3f\n", worst,
+    printf("audit_worst_honest\t%.3g\trelative distance\t%.4f\t%.3f\n", worst,
            SKEP_AUDIT_MOST_DISTANCE, worst / SKEP_AUDIT_MOST_DISTANCE);
     double alarm =
         fmax(print_alarms("trunk", &bench->trunk), print_alarms("expert", &bench->experts));
@@ -432,17 +433,21 @@ int main(int argc, char **argv)
     if (argc >= 3 && strcmp(argv[1], "--replay") == 0) {
         return replay_here(argv[2], argc > 3 ? argv[3] : NULL);
     }
-    static struct bench bench = {.program = "/proc/self/exe", .folder = "/tmp/audit-replay-XXXXXX"};
+    static struct bench bench = {
+        .program = "/proc/self/exe", .folder = "/tmp/audit-replay-XXXXXX", .rounds = 24};
     if (mkdtemp(bench.folder) == NULL) {
         die("no folder for the jobs");
     }
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0) {
             bench.quick = true;
+            bench.rounds = 4;
+        } else if (strcmp(argv[i], "--rounds") == 0 && i + 1 < argc) {
+            bench.rounds = (unsigned)strtoul(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "--data") == 0 && i + 1 < argc) {
             bench.text = argv[++i];
         } else {
-            die("usage: audit-replay [--quick] [--data FILE]");
+            die("usage: audit-replay [--quick] [--rounds N] [--data FILE]");
         }
     }
     if (bench.text == NULL) {
