@@ -9,6 +9,7 @@ INTEGRATION_TESTS = \
     tests/integration/test-remote-donor.py \
     tests/integration/test-safetensors.py \
     tests/integration/test-swarm.py \
+    tests/integration/test-tickets.py \
     tests/integration/test-worker.py
 TESTS += $(INTEGRATION_TESTS)
 EXTRA_DIST += $(INTEGRATION_TESTS) tests/integration/lib/skep.py

@@ -34,8 +34,13 @@ training:
   slice_chunks: 2
   warmup_rounds: 2
   learning_rate: 0.004
+update:
+  keep: 1024
+  mask: common
 merge:
   window_ms: 1000
+trust:
+  stamp_bits: 1
 chunk_bytes: 4160
 """
 
