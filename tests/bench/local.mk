@@ -23,7 +23,7 @@ tests_bench_lm_step_LDADD = common/model/libskep-model.a $(LIBS_FLOOR1)
 
 EXTRA_PROGRAMS += tests/bench/sweep-lm
 BENCHES += tests/bench/sweep-lm
-tests_bench_sweep_lm_SOURCES = tests/bench/sweep-lm.c
+tests_bench_sweep_lm_SOURCES = tests/bench/sweep-lm.c tests/bench/lab.c tests/bench/lab.h
 tests_bench_sweep_lm_LDADD = $(LIBS_FLOOR2)
 
 # Starts real swarms; `make bench` runs it where the programs are built.
@@ -83,5 +83,5 @@ EXTRA_PROGRAMS += tests/bench/attack/attack-cell
 BENCH_PARTS += tests/bench/attack/attack-cell
 tests_bench_attack_attack_cell_SOURCES = tests/bench/attack/attack-cell.c tests/bench/attack/attacks.c tests/bench/attack/attacks.h \
     tests/bench/attack/court.c tests/bench/attack/court.h \
-    tests/bench/attack/data.c tests/bench/attack/data.h tests/bench/attack/lab.c tests/bench/attack/lab.h
+    tests/bench/attack/data.c tests/bench/attack/data.h tests/bench/lab.c tests/bench/lab.h
 tests_bench_attack_attack_cell_LDADD = $(LIBS_FLOOR3)

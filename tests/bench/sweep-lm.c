@@ -17,31 +17,17 @@
 #include "common/base/alloc.h"
 #include "common/base/rng.h"
 #include "common/crypto/hash.h"
-#include "common/merge/compress.h"
 #include "common/merge/merge.h"
-#include "common/model/layout.h"
 #include "common/model/train.h"
-#include "common/swarm/ticket.h"
 #include "common/wire/manifest.h"
+#include "tests/bench/lab.h"
 
-#define MOST_DONORS 16
 #define ROW_SAMPLE 32 /* windows of the slice that are scored for rows */
 
-/* A shard as the keepers see it. */
-struct shard_state {
-    struct skep_shard shard;
-    struct skep_layout layout;
-    struct skep_tiling *tilings;
-    size_t *offsets;
-    float *parameters;
-    struct skep_update_body bodies[MOST_DONORS];
-    size_t waiting;
-};
-
-struct donor {
-    struct skep_peer_id id;
-    struct skep_moments *moments; /* per shard, made when first needed */
-    float **residuals;
+/* What donors published of one shard in this round. */
+struct waiting {
+    size_t count;
+    struct skep_update_body bodies[LAB_DONORS];
 };
 
 struct sweep {
@@ -55,11 +41,8 @@ struct sweep {
     size_t train_size;
     uint8_t *heldout;
     size_t heldout_size;
-    size_t shard_count;
-    struct shard_state *shards;
-    struct donor donors[MOST_DONORS];
-    struct skep_model *lm;
-    uint64_t version;
+    struct lab lab;
+    struct waiting *waiting; /* one a shard */
     uint64_t tokens;
     double train_s;
     uint64_t update_bytes;
@@ -117,66 +100,24 @@ static void load(struct sweep *sweep, unsigned every)
     }
 }
 
-static void make_shards(struct sweep *sweep)
-{
-    const struct skep_manifest *manifest = &sweep->manifest;
-    sweep->shard_count = skep_manifest_shard_count(manifest);
-    sweep->shards = skep_alloc(sweep->shard_count, sizeof *sweep->shards);
-    for (size_t i = 0; i < sweep->shard_count; i++) {
-        struct shard_state *state = &sweep->shards[i];
-        state->shard = skep_manifest_shard(manifest, i);
-        skep_layout_of(&manifest->model, &state->shard, &state->layout);
-        size_t count = state->layout.tensor_count;
-        state->tilings = skep_alloc(count, sizeof *state->tilings);
-        state->offsets = skep_alloc(count + 1, sizeof *state->offsets);
-        for (size_t t = 0; t < count; t++) {
-            const struct skep_tensor_spec *spec = &state->layout.tensors[t];
-            state->tilings[t] = skep_tiling_of(spec->dims, spec->dim_count, manifest->update.keep);
-            state->offsets[t] = spec->offset;
-        }
-        state->offsets[count] = state->layout.parameters;
-        state->parameters = skep_alloc(state->layout.parameters, sizeof(float));
-        skep_layout_seed(&state->layout, &manifest->model, &manifest->seed, state->parameters);
-    }
-    for (unsigned d = 0; d < MOST_DONORS; d++) {
-        memset(sweep->donors[d].id.bytes, (int)d + 1, SKEP_ID_SIZE);
-        sweep->donors[d].moments = skep_alloc(sweep->shard_count, sizeof(struct skep_moments));
-        sweep->donors[d].residuals = skep_alloc(sweep->shard_count, sizeof(float *));
-    }
-}
-
-/* The slice of a ticket as chunks of the training text. */
-static size_t cut_slice(const struct sweep *sweep, const struct skep_hash *ticket,
-                        struct skep_slice_chunk *ret_chunks)
-{
-    size_t chunk = sweep->manifest.chunk_bytes;
-    size_t chunk_count = (sweep->train_size + chunk - 1) / chunk;
-    size_t places[64];
-    size_t count =
-        skep_ticket_slice(ticket, chunk_count, sweep->manifest.training.slice_chunks, places);
-    for (size_t i = 0; i < count; i++) {
-        size_t start = places[i] * chunk;
-        size_t left = sweep->train_size - start;
-        ret_chunks[i] =
-            (struct skep_slice_chunk){sweep->train + start, left < chunk ? left : chunk};
-    }
-    return count;
-}
-
 /* The donor_rows rows per layer that most windows of the slice like best. */
-static void choose_rows(struct sweep *sweep, const struct skep_hash *ticket,
-                        const struct skep_slice_chunk *chunks, size_t chunk_count, bool *ret_rows)
+static void choose_rows(struct sweep *sweep, unsigned donor, bool *ret_rows)
 {
     const struct skep_model_config *model = &sweep->manifest.model;
+    struct skep_hash ticket = lab_ticket(&sweep->lab, donor);
+    struct skep_slice_chunk chunks[LAB_CHUNKS];
+    size_t chunk_count = lab_slice(&sweep->lab, &ticket, sweep->train, sweep->train_size, chunks);
+    const struct lab_shard *trunk = &sweep->lab.shards[0];
     uint32_t *votes = skep_alloc((size_t)model->layers * model->rows, sizeof *votes);
     float *scores = skep_alloc((size_t)model->layers * model->rows, sizeof *scores);
     uint8_t *tokens = skep_alloc((size_t)ROW_SAMPLE * model->context, 1);
     struct skep_error err = {0};
-    if (skep_slice_batch(model, chunks, chunk_count, ticket, 0, ROW_SAMPLE, tokens, &err) != 0) {
+    if (skep_model_set(sweep->lab.model, &trunk->shard, trunk->parameters) != 0 ||
+        skep_slice_batch(model, chunks, chunk_count, &ticket, 0, ROW_SAMPLE, tokens, &err) != 0) {
         die(&err);
     }
     for (unsigned w = 0; w < ROW_SAMPLE; w++) {
-        if (skep_model_score_rows(sweep->lm, tokens + (size_t)w * model->context, 1, scores,
+        if (skep_model_score_rows(sweep->lab.model, tokens + (size_t)w * model->context, 1, scores,
                                   &err) != 0) {
             die(&err);
         }
@@ -188,7 +129,7 @@ static void choose_rows(struct sweep *sweep, const struct skep_hash *ticket,
             votes[l * model->rows + best]++;
         }
     }
-    struct skep_rng rng = skep_rng_of_bytes(ticket->bytes, sizeof ticket->bytes);
+    struct skep_rng rng = skep_rng_of_bytes(ticket.bytes, sizeof ticket.bytes);
     memset(ret_rows, 0, (size_t)model->layers * model->rows);
     for (uint32_t l = 0; l < model->layers; l++) {
         for (uint32_t n = 0; n < sweep->manifest.training.donor_rows; n++) {
@@ -213,153 +154,78 @@ static void choose_rows(struct sweep *sweep, const struct skep_hash *ticket,
     free(tokens);
 }
 
-/* Loads the trunk and the experts of the chosen rows; returns how many shards, in ret_picked by index. */
-static size_t load_shards(struct sweep *sweep, const bool *rows, size_t *ret_picked)
+static void publish(struct sweep *sweep, unsigned donor, size_t shard)
 {
-    size_t count = 0;
-    for (size_t i = 0; i < sweep->shard_count; i++) {
-        const struct shard_state *state = &sweep->shards[i];
-        bool wanted = state->shard.kind == SKEP_SHARD_TRUNK || rows == NULL ||
-                      rows[state->shard.layer * sweep->manifest.model.rows + state->shard.row];
-        if (wanted) {
-            skep_model_set(sweep->lm, &state->shard, state->parameters);
-            ret_picked[count++] = i;
-        } else {
-            skep_model_drop(sweep->lm, &state->shard);
-        }
-    }
-    return count;
-}
-
-static void compress_shard(struct sweep *sweep, struct donor *donor, size_t index)
-{
-    struct shard_state *state = &sweep->shards[index];
-    size_t count = state->layout.parameters;
-    if (donor->residuals[index] == NULL) {
-        donor->residuals[index] = skep_alloc(count, sizeof(float));
-    }
-    float *delta = skep_alloc(count, sizeof *delta);
-    skep_model_get(sweep->lm, &state->shard, delta);
-    for (size_t i = 0; i < count; i++) {
-        delta[i] = state->parameters[i] - delta[i];
-    }
-    struct skep_update_body *body = &state->bodies[state->waiting++];
-    body->tensor_count = state->layout.tensor_count;
-    body->tensors = skep_alloc(body->tensor_count, sizeof *body->tensors);
-    struct skep_error err = {0};
-    float decay = (float)sweep->manifest.update.error_decay_permille / 1000;
-    for (size_t t = 0; t < body->tensor_count; t++) {
-        size_t at = state->offsets[t];
-        if (skep_compress_tensor(&state->tilings[t], decay, delta + at,
-                                 donor->residuals[index] + at, &body->tensors[t], &err) != 0) {
-            die(&err);
-        }
-    }
+    struct waiting *waiting = &sweep->waiting[shard];
+    struct skep_update_body *body = &waiting->bodies[waiting->count++];
     struct skep_buffer bytes = {0};
+    struct skep_error err = {0};
+    if (lab_compress(&sweep->lab, donor, shard, sweep->lab.deltas[shard], body, &err) != 0) {
+        die(&err);
+    }
     skep_update_body_encode(body, &bytes);
     sweep->update_bytes += bytes.size;
     sweep->updates++;
     skep_buffer_done(&bytes);
-    free(delta);
 }
 
-/* One donor's job on the newest versions. */
-static void run_job(struct sweep *sweep, unsigned number)
+/* One donor's job on the newest versions; of the only process, which needs no merge, the result is the next version. */
+static void run_job(struct sweep *sweep, unsigned donor)
 {
-    struct donor *donor = &sweep->donors[number];
-    struct skep_hash beacon = skep_hash_of(&sweep->version, sizeof sweep->version);
-    struct skep_hash ticket = skep_ticket_of(&beacon, &donor->id, sweep->version);
-    struct skep_slice_chunk chunks[64];
-    size_t chunk_count = cut_slice(sweep, &ticket, chunks);
+    const struct skep_model_config *model = &sweep->manifest.model;
+    struct lab *lab = &sweep->lab;
+    struct skep_error err = {0};
     bool *rows = NULL;
-    size_t *picked = skep_alloc(sweep->shard_count, sizeof *picked);
     if (sweep->donor_count > 0) {
-        rows = skep_alloc((size_t)sweep->manifest.model.layers * sweep->manifest.model.rows,
-                          sizeof *rows);
-        skep_model_set(sweep->lm, &sweep->shards[0].shard, sweep->shards[0].parameters);
-        choose_rows(sweep, &ticket, chunks, chunk_count, rows);
-    }
-    size_t count = load_shards(sweep, rows, picked);
-    struct skep_shard *shards = skep_alloc(count, sizeof *shards);
-    struct skep_moments *moments = skep_alloc(count, sizeof *moments);
-    for (size_t i = 0; i < count; i++) {
-        shards[i] = sweep->shards[picked[i]].shard;
-        struct skep_moments *own = &donor->moments[picked[i]];
-        if (own->first == NULL) {
-            struct skep_error err = {0};
-            if (skep_moments_init(own, NULL, sweep->shards[picked[i]].layout.parameters, &err) !=
-                0) {
-                die(&err);
-            }
-        }
-        moments[i] = *own;
+        rows = skep_alloc((size_t)model->layers * model->rows, sizeof *rows);
+        choose_rows(sweep, donor, rows);
     }
     double started = seconds();
-    struct skep_error err = {0};
-    struct skep_train_position position = {0};
-    struct skep_train_job job = {.training = &sweep->manifest.training,
-                                 .learning_rate =
-                                     skep_train_rate(&sweep->manifest.training, sweep->version),
-                                 .shards = shards,
-                                 .moments = moments,
-                                 .shard_count = count,
-                                 .chunks = chunks,
-                                 .chunk_count = chunk_count,
-                                 .ticket = &ticket};
-    if (skep_train_run(sweep->lm, &job, &position, &err) != 0) {
+    if (lab_job(lab, donor, rows, sweep->train, sweep->train_size, &err) != 0) {
         die(&err);
     }
     sweep->train_s += seconds() - started;
-    sweep->tokens += position.tokens;
-    for (size_t i = 0; i < count; i++) {
-        donor->moments[picked[i]] = moments[i];
+    sweep->tokens += lab->tokens;
+    for (size_t i = 0; i < lab->picked_count; i++) {
+        struct lab_shard *shard = &lab->shards[lab->picked[i]];
         if (sweep->donor_count > 0) {
-            compress_shard(sweep, donor, picked[i]);
+            publish(sweep, donor, lab->picked[i]);
         } else {
-            struct shard_state *state = &sweep->shards[picked[i]];
-            skep_model_get(sweep->lm, &state->shard, state->parameters);
+            skep_model_get(lab->model, &shard->shard, shard->parameters);
         }
     }
     free(rows);
-    free(picked);
-    free(shards);
-    free(moments);
 }
 
-static void merge_all(struct sweep *sweep)
+static void merge_shard(struct sweep *sweep, size_t i)
 {
-    for (size_t i = 0; i < sweep->shard_count; i++) {
-        struct shard_state *state = &sweep->shards[i];
-        struct skep_merge_input inputs[MOST_DONORS];
-        for (size_t u = 0; u < state->waiting; u++) {
-            inputs[u] = (struct skep_merge_input){.body = &state->bodies[u]};
-            inputs[u].hash.bytes[0] = (uint8_t)u; /* any order does, if it is the same each time */
-        }
-        const struct skep_merge_shard shard = {
-            .parameters = state->parameters,
-            .offsets = state->offsets,
-            .tensor_count = state->layout.tensor_count,
-        };
-        const struct skep_merge_options options = {.config = &sweep->manifest.merge, .threads = 1};
-        struct skep_error err = {0};
-        if (skep_merge(&shard, inputs, state->waiting, &options, NULL, &err) != 0) {
-            die(&err);
-        }
-        for (size_t u = 0; u < state->waiting; u++) {
-            skep_update_body_done(&state->bodies[u]);
-        }
-        state->waiting = 0;
+    const struct lab_shard *kept = &sweep->lab.shards[i];
+    struct waiting *waiting = &sweep->waiting[i];
+    struct skep_merge_input inputs[LAB_DONORS];
+    struct skep_error err = {0};
+    const struct skep_merge_shard shard = {.parameters = kept->parameters,
+                                           .offsets = kept->offsets,
+                                           .tensor_count = kept->layout.tensor_count};
+    const struct skep_merge_options options = {.config = &sweep->manifest.merge};
+    for (size_t u = 0; u < waiting->count; u++) {
+        const size_t number[2] = {i, u};
+        inputs[u] = (struct skep_merge_input){.body = &waiting->bodies[u],
+                                              .hash = skep_hash_of(number, sizeof number)};
     }
+    if (skep_merge(&shard, inputs, waiting->count, &options, NULL, &err) != 0) {
+        die(&err);
+    }
+    for (size_t u = 0; u < waiting->count; u++) {
+        skep_update_body_done(&waiting->bodies[u]);
+    }
+    waiting->count = 0;
 }
 
 static double measure(struct sweep *sweep, size_t bytes)
 {
-    size_t *picked = skep_alloc(sweep->shard_count, sizeof *picked);
-    load_shards(sweep, NULL, picked);
-    free(picked);
     struct skep_eval eval = {0};
     struct skep_error err = {0};
-    if (skep_eval_text(sweep->lm, sweep->heldout, bytes, &eval, &err) != 0) {
+    if (lab_measure(&sweep->lab, sweep->heldout, bytes, &eval, &err) != 0) {
         die(&err);
     }
     return eval.nats / log(2);
@@ -445,32 +311,37 @@ int main(int argc, char **argv)
         sweep.data_path = skep_strdup("/usr/share/common-licenses/GPL-3");
     }
     load(&sweep, 20);
-    make_shards(&sweep);
     struct skep_error err = {0};
-    struct skep_model_options options = {.batch = sweep.manifest.training.batch};
-    if (skep_model_config_check(&sweep.manifest.model, &err) != 0 ||
-        skep_model_new(&sweep.manifest.model, &options, &sweep.lm, &err) != 0) {
-        die(&err);
-    }
     uint64_t next_point = 0;
     unsigned jobs = sweep.donor_count > 0 ? sweep.donor_count : 1;
+    if (jobs > LAB_DONORS) {
+        fprintf(stderr, "sweep-lm: --donors is %u; allowed: 0 to %u\n", jobs, LAB_DONORS);
+        return 2;
+    }
+    if (skep_model_config_check(&sweep.manifest.model, &err) != 0 ||
+        lab_open(&sweep.lab, &sweep.manifest, jobs, &err) != 0) {
+        die(&err);
+    }
+    sweep.waiting = skep_alloc(sweep.lab.shard_count, sizeof *sweep.waiting);
     while (sweep.tokens < sweep.tokens_wanted) {
         for (unsigned d = 0; d < jobs; d++) {
             run_job(&sweep, d);
         }
-        merge_all(&sweep);
-        sweep.version++;
+        for (size_t i = 0; i < sweep.lab.shard_count; i++) {
+            merge_shard(&sweep, i);
+        }
+        sweep.lab.version++;
         if (sweep.tokens >= next_point) {
             fprintf(stderr, "%9llu tokens %7.1f s  round %4llu  %.4f bits/byte\n",
                     (unsigned long long)sweep.tokens, sweep.train_s,
-                    (unsigned long long)sweep.version, measure(&sweep, sweep.eval_bytes));
+                    (unsigned long long)sweep.lab.version, measure(&sweep, sweep.eval_bytes));
             next_point += sweep.tokens_wanted / sweep.points;
         }
     }
     double bits = measure(&sweep, sweep.eval_bytes);
     printf("heldout\t%.4f\tbits/byte\t-\t-\n", bits);
     printf("tokens\t%llu\ttokens\t-\t-\n", (unsigned long long)sweep.tokens);
-    printf("rounds\t%llu\trounds\t-\t-\n", (unsigned long long)sweep.version);
+    printf("rounds\t%llu\trounds\t-\t-\n", (unsigned long long)sweep.lab.version);
     printf("rate\t%.0f\ttokens/s\t-\t-\n", (double)sweep.tokens / sweep.train_s);
     if (sweep.updates > 0) {
         printf("update_bytes\t%.0f\tbytes\t-\t-\n",

@@ -23,7 +23,7 @@
 #include "tests/bench/attack/attacks.h"
 #include "tests/bench/attack/court.h"
 #include "tests/bench/attack/data.h"
-#include "tests/bench/attack/lab.h"
+#include "tests/bench/lab.h"
 
 #define LAST_MEASURES 20 /* rounds at the end over which the result is averaged */
 
@@ -96,7 +96,7 @@ static void remember(struct cell *cell, size_t d, size_t shard)
 static void train(struct cell *cell, size_t d, const uint8_t *data, struct skep_update_body *bodies)
 {
     struct skep_error err = {0};
-    if (lab_job(&cell->lab, d, data, cell->data.train_size, &err) != 0) {
+    if (lab_job(&cell->lab, d, NULL, data, cell->data.train_size, &err) != 0) {
         die(&err);
     }
     for (size_t i = 0; i < cell->lab.shard_count; i++) {

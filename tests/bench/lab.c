@@ -1,4 +1,4 @@
-#include "tests/bench/attack/lab.h"
+#include "tests/bench/lab.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -48,6 +48,7 @@ int lab_open(struct lab *lab, const struct skep_manifest *manifest, size_t donor
     lab->donor_count = donor_count;
     lab->shard_count = skep_manifest_shard_count(manifest);
     lab->shards = skep_alloc(lab->shard_count, sizeof *lab->shards);
+    lab->picked = skep_alloc(lab->shard_count, sizeof *lab->picked);
     lab->deltas = skep_alloc(lab->shard_count, sizeof *lab->deltas);
     for (size_t i = 0; i < lab->shard_count; i++) {
         open_shard(manifest, i, &lab->shards[i]);
@@ -79,6 +80,7 @@ void lab_close(struct lab *lab)
         free(lab->deltas[i]);
     }
     free(lab->shards);
+    free(lab->picked);
     free(lab->deltas);
     skep_model_free(lab->model);
     *lab = (struct lab){0};
@@ -97,42 +99,6 @@ void lab_double(struct lab *lab, size_t to, size_t from)
     }
 }
 
-/* The slice of a ticket as chunks of the data. */
-static size_t cut_slice(const struct lab *lab, const struct skep_hash *ticket, const uint8_t *data,
-                        size_t size, struct skep_slice_chunk *ret_chunks)
-{
-    size_t chunk = lab->manifest->chunk_bytes;
-    size_t places[SKEP_LIMIT_UPDATES_PER_ROUND];
-    size_t wanted = lab->manifest->training.slice_chunks;
-    wanted = wanted < SKEP_LIMIT_UPDATES_PER_ROUND ? wanted : SKEP_LIMIT_UPDATES_PER_ROUND;
-    size_t count = skep_ticket_slice(ticket, (size + chunk - 1) / chunk, wanted, places);
-    for (size_t i = 0; i < count; i++) {
-        size_t start = places[i] * chunk;
-        size_t left = size - start;
-        ret_chunks[i] = (struct skep_slice_chunk){data + start, left < chunk ? left : chunk};
-    }
-    return count;
-}
-
-static int train(struct lab *lab, size_t d, struct skep_train_job *job, struct skep_error *err)
-{
-    struct skep_shard *shards = skep_alloc(lab->shard_count, sizeof *shards);
-    int rc = SKEP_OK;
-    for (size_t i = 0; i < lab->shard_count && rc == SKEP_OK; i++) {
-        shards[i] = lab->shards[i].shard;
-        rc = skep_model_set(lab->model, &shards[i], lab->shards[i].parameters);
-    }
-    job->shards = shards;
-    job->shard_count = lab->shard_count;
-    job->moments = lab->donors[d].moments;
-    struct skep_train_position position = {0};
-    if (rc == SKEP_OK) {
-        rc = skep_train_run(lab->model, job, &position, err);
-    }
-    free(shards);
-    return rc;
-}
-
 /* Stands for the trunk's newest seal. */
 static struct skep_hash beacon_of(const struct lab *lab)
 {
@@ -142,23 +108,90 @@ static struct skep_hash beacon_of(const struct lab *lab)
     return skep_hash_of(bytes, sizeof bytes);
 }
 
-int lab_job(struct lab *lab, size_t d, const uint8_t *data, size_t size, struct skep_error *err)
+struct skep_hash lab_ticket(const struct lab *lab, size_t d)
+{
+    struct skep_hash beacon = beacon_of(lab);
+    return skep_ticket_of(&beacon, &lab->donors[d].id, lab->version);
+}
+
+size_t lab_slice(const struct lab *lab, const struct skep_hash *ticket, const uint8_t *data,
+                 size_t size, struct skep_slice_chunk *ret_chunks)
+{
+    size_t chunk = lab->manifest->chunk_bytes;
+    size_t places[LAB_CHUNKS];
+    size_t wanted = lab->manifest->training.slice_chunks;
+    size_t count = skep_ticket_slice(ticket, (size + chunk - 1) / chunk,
+                                     wanted < LAB_CHUNKS ? wanted : LAB_CHUNKS, places);
+    for (size_t i = 0; i < count; i++) {
+        size_t start = places[i] * chunk;
+        size_t left = size - start;
+        ret_chunks[i] = (struct skep_slice_chunk){data + start, left < chunk ? left : chunk};
+    }
+    return count;
+}
+
+/* Brings the shards of the job into the model, and takes the others out. */
+static int pick(struct lab *lab, const bool *rows)
+{
+    lab->picked_count = 0;
+    int rc = SKEP_OK;
+    for (size_t i = 0; i < lab->shard_count && rc == SKEP_OK; i++) {
+        const struct lab_shard *shard = &lab->shards[i];
+        size_t row = shard->shard.layer * lab->manifest->model.rows + shard->shard.row;
+        if (shard->shard.kind == SKEP_SHARD_TRUNK || rows == NULL || rows[row]) {
+            rc = skep_model_set(lab->model, &shard->shard, shard->parameters);
+            lab->picked[lab->picked_count++] = i;
+        } else {
+            skep_model_drop(lab->model, &shard->shard);
+        }
+    }
+    return rc;
+}
+
+static int train(struct lab *lab, size_t d, struct skep_train_job *job, struct skep_error *err)
+{
+    struct skep_moments *own = lab->donors[d].moments;
+    struct skep_shard *shards = skep_alloc(lab->picked_count, sizeof *shards);
+    struct skep_moments *moments = skep_alloc(lab->picked_count, sizeof *moments);
+    for (size_t i = 0; i < lab->picked_count; i++) {
+        shards[i] = lab->shards[lab->picked[i]].shard;
+        moments[i] = own[lab->picked[i]];
+    }
+    job->shards = shards;
+    job->shard_count = lab->picked_count;
+    job->moments = moments;
+    struct skep_train_position position = {0};
+    int rc = skep_train_run(lab->model, job, &position, err);
+    lab->tokens = position.tokens;
+    for (size_t i = 0; i < lab->picked_count; i++) {
+        own[lab->picked[i]] = moments[i];
+    }
+    free(shards);
+    free(moments);
+    return rc;
+}
+
+int lab_job(struct lab *lab, size_t d, const bool *rows, const uint8_t *data, size_t size,
+            struct skep_error *err)
 {
     const struct skep_training_config *training = &lab->manifest->training;
-    struct skep_hash beacon = beacon_of(lab);
-    struct skep_hash ticket = skep_ticket_of(&beacon, &lab->donors[d].id, lab->version);
-    struct skep_slice_chunk chunks[SKEP_LIMIT_UPDATES_PER_ROUND];
+    struct skep_hash ticket = lab_ticket(lab, d);
+    struct skep_slice_chunk chunks[LAB_CHUNKS];
     struct skep_train_job job = {.training = training,
                                  .learning_rate = skep_train_rate(training, lab->version),
                                  .chunks = chunks,
-                                 .chunk_count = cut_slice(lab, &ticket, data, size, chunks),
+                                 .chunk_count = lab_slice(lab, &ticket, data, size, chunks),
                                  .ticket = &ticket};
-    int rc = train(lab, d, &job, err);
-    for (size_t i = 0; i < lab->shard_count && rc == SKEP_OK; i++) {
-        struct lab_shard *shard = &lab->shards[i];
-        skep_model_get(lab->model, &shard->shard, lab->deltas[i]);
+    int rc = pick(lab, rows);
+    if (rc == SKEP_OK) {
+        rc = train(lab, d, &job, err);
+    }
+    for (size_t i = 0; i < lab->picked_count && rc == SKEP_OK; i++) {
+        const struct lab_shard *shard = &lab->shards[lab->picked[i]];
+        float *delta = lab->deltas[lab->picked[i]];
+        skep_model_get(lab->model, &shard->shard, delta);
         for (size_t p = 0; p < shard->layout.parameters; p++) {
-            lab->deltas[i][p] = shard->parameters[p] - lab->deltas[i][p];
+            delta[p] = shard->parameters[p] - delta[p];
         }
     }
     return rc;
@@ -197,9 +230,6 @@ void lab_expand(const struct lab *lab, size_t i, const struct skep_update_body *
 int lab_measure(struct lab *lab, const uint8_t *data, size_t size, struct skep_eval *ret_eval,
                 struct skep_error *err)
 {
-    int rc = SKEP_OK;
-    for (size_t i = 0; i < lab->shard_count && rc == SKEP_OK; i++) {
-        rc = skep_model_set(lab->model, &lab->shards[i].shard, lab->shards[i].parameters);
-    }
+    int rc = pick(lab, NULL);
     return rc == SKEP_OK ? skep_eval_text(lab->model, data, size, ret_eval, err) : rc;
 }

@@ -3,12 +3,13 @@
  * of it is the code that the programs run; only transport and agreement are left out, so a setting can be judged in seconds.
  *
  * Time goes in rounds. In each, every donor runs one job from the newest version of all shards (lab_job), its differences are
- * compressed with its own error feedback (lab_compress), and lab_merge makes the next version of a shard. What a donor publishes may
- * be something else than what it computed: attacks.h.
+ * compressed with its own error feedback (lab_compress), and the caller merges what is published, which may be something else than what
+ * was computed (attack/attacks.h), and counts the version up.
  */
-#ifndef SKEP_TESTS_BENCH_ATTACK_LAB_H
-#define SKEP_TESTS_BENCH_ATTACK_LAB_H
+#ifndef SKEP_TESTS_BENCH_LAB_H
+#define SKEP_TESTS_BENCH_LAB_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -20,6 +21,7 @@
 #include "common/wire/update.h"
 
 #define LAB_DONORS SKEP_LIMIT_UPDATES_PER_ROUND
+#define LAB_CHUNKS 64u
 
 /* A shard as keepers see it. */
 struct lab_shard {
@@ -45,7 +47,11 @@ struct lab {
     struct lab_donor donors[LAB_DONORS];
     struct skep_model *model;
     uint64_t version;
-    float **deltas; /* of the last job, one a shard: theta_start - theta_end */
+    /* of the last job */
+    size_t picked_count;
+    size_t *picked; /* shards that took part, the trunk first */
+    float **deltas; /* theta_start - theta_end, one a shard; of those that took part */
+    uint64_t tokens;
 };
 
 int lab_open(struct lab *lab, const struct skep_manifest *manifest, size_t donor_count,
@@ -54,8 +60,13 @@ void lab_close(struct lab *lab);
 
 /* Makes donor `to` the double of donor `from`: same key, moments and residuals. */
 void lab_double(struct lab *lab, size_t to, size_t from);
-/* One job of a donor on its ticket's slice of `data` (whole chunks, as the manifest cuts them): fills lab->deltas. */
-int lab_job(struct lab *lab, size_t donor, const uint8_t *data, size_t size,
+/* The ticket of the donor's next job, and its slice of `data` as chunks (at most LAB_CHUNKS), cut as the manifest says. */
+struct skep_hash lab_ticket(const struct lab *lab, size_t donor);
+size_t lab_slice(const struct lab *lab, const struct skep_hash *ticket, const uint8_t *data,
+                 size_t size, struct skep_slice_chunk *ret_chunks);
+/* One job of a donor on its slice of `data`, with the experts of the rows that rows[layer * rows + row] names (NULL: all): fills
+ * lab->picked, deltas and tokens. */
+int lab_job(struct lab *lab, size_t donor, const bool *rows, const uint8_t *data, size_t size,
             struct skep_error *err);
 /* The body that the donor's client would publish of this shard's difference; its residual moves on. Freed by the caller. */
 int lab_compress(struct lab *lab, size_t donor, size_t shard, const float *delta,
