@@ -63,8 +63,7 @@ struct skep_merge_input {
     const struct skep_update_body *body; /* borrowed */
     uint32_t staleness;                  /* v - base version */
     struct skep_hash hash;               /* SHA-256 of the update file */
-    bool
-        left_out; /* not merged, for its donor's standing (standing.h), but measured like the others */
+    bool left_out; /* for its donor's standing (standing.h): measured, but not merged */
 };
 
 /* A shard's state: floats in layout order, tensor t at offsets[t] (tensor_count + 1 offsets; the last is the total). All borrowed. */
@@ -81,17 +80,16 @@ struct skep_merge_options {
     uint32_t threads;                       /* that share the work; 0 and 1: the caller's alone */
 };
 
-/* What became of one input. */
+/* What became of one input. Cosines are in thousandths, -1000 .. 1000, and 0 if one of the two is zero. */
 struct skep_merge_verdict {
     uint64_t norm;       /* before clipping, in units of 2^-32 */
     bool merged;         /* false of copies and of those left out */
     uint32_t clip_ratio; /* what clipping left of it, in units of 2^-30 */
-    uint32_t
-        copy_of; /* the input that it nearly equals and that was merged in its place, or SKEP_MERGE_NO_COPY */
-    int32_t
-        cosine_permille; /* of its angle to the aggregate: -1000 .. 1000; 0 if one of them is zero, and for copies */
-    int32_t
-        agreement_permille; /* cosine to the sum of the others that were merged (weights.h), for the donor's standing */
+    /* the input that it nearly equals and that was merged in its place, or SKEP_MERGE_NO_COPY */
+    uint32_t copy_of;
+    int32_t cosine_permille; /* to the aggregate; 0 if it was not merged */
+    /* to the sum of the others that were merged (weights.h), for the donor's standing */
+    int32_t agreement_permille;
 };
 
 struct skep_merge_report {
