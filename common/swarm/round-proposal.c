@@ -42,7 +42,8 @@ static bool receipts_are_right(const struct skep_round *round, const struct skep
     uint64_t credit = skep_credit_micro(round->manifest, &round->shard);
     for (size_t i = 0; i < seal->receipt_count; i++) {
         const struct skep_receipt *one = &seal->receipts[i];
-        if (one->credit_micro != credit || one->base_version > round->memory.version ||
+        if (one->audited || one->credit_micro != credit ||
+            one->base_version > round->memory.version ||
             round->memory.version - one->base_version > SKEP_LIMIT_STALENESS ||
             skep_round_is_recent(round, &one->donor, one->base_version) ||
             (i > 0 && skep_hash_compare(&one[-1].update, &one->update) >= 0)) {
@@ -68,6 +69,10 @@ static int check_seal(const struct skep_round *round, const struct skep_seal *se
     }
     if (!skep_hash_equal(&seal->previous, &round->memory.head)) {
         return SKEP_ERR_STATE;
+    }
+    /* We have audited nothing and measured no norm, so we sign for no such thing: a finding bans a donor. */
+    if (seal->finding_count != 0 || seal->norm != 0) {
+        return SKEP_ERR_REFUSED;
     }
     uint32_t most = round->manifest->merge.most_updates;
     if (seal->receipt_count < skep_round_least(round) || seal->receipt_count > most ||

@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/crypto/hash.h"
 #include "common/swarm/credit.h"
 #include "common/swarm/round.h"
@@ -386,6 +387,35 @@ static void another_state_or_credit_gets_no_vote(void **state)
     assert_int_equal(skep_round_disagreements(fixture->round), 1);
 }
 
+/* One claim of a proposal, changed in its text. */
+static void hear_claim(struct fixture *fixture, const char *right, const char *wrong)
+{
+    char *payload = payload_of(fixture, 0, 1);
+    const char *at = strstr(payload, right);
+    assert_non_null(at);
+    char *changed =
+        skep_format("%.*s%s%s", (int)(at - payload), payload, wrong, at + strlen(right));
+    free(payload);
+    hear_proposal(fixture, 0, 0, changed);
+}
+
+static void audits_that_were_not_made_here_get_no_vote(void **state)
+{
+    struct fixture *fixture = *state;
+    start(fixture, 1);
+    add(fixture, 1);
+    hear_claim(fixture, "\"audited\":false", "\"audited\":true");
+    hear_claim(fixture, "\"norm\":0", "\"norm\":1");
+    hear_claim(fixture, "\"findings\":[]",
+               "\"findings\":[{\"update\":"
+               "\"0000000000000000000000000000000000000000000000000000000000000000\",\"donor\":"
+               "\"0000000000000000000000000000000000000000000000000000000000000000\","
+               "\"base_version\":0,\"verdict\":\"invalid\"}]");
+    expect_nothing(fixture);
+    hear_proposal(fixture, 0, 0, payload_of(fixture, 0, 1));
+    expect(fixture, SKEP_ROUND_MERGE);
+}
+
 static void only_the_leader_of_an_attempt_is_listened_to(void **state)
 {
     struct fixture *fixture = *state;
@@ -599,6 +629,7 @@ int main(void)
         CASE(what_has_no_answer_is_said_again),
         CASE(a_voter_fetches_what_it_lacks_and_then_votes),
         CASE(another_state_or_credit_gets_no_vote),
+        CASE(audits_that_were_not_made_here_get_no_vote),
         CASE(only_the_leader_of_an_attempt_is_listened_to),
         CASE(a_promise_is_persisted_and_closes_earlier_attempts),
         CASE(a_vote_survives_a_restart_and_is_told_in_promises),
