@@ -77,9 +77,10 @@ tests_bench_trust_sim_SOURCES = tests/bench/trust-sim.c tests/bench/trust-scenes
 tests_bench_trust_sim_LDADD = $(LIBS_FLOOR2)
 
 # The attack grid: attack-cell trains one cell of it, attack-grid runs many and makes the tables.
+# tests/integration/test-attack-grid.py runs a few small cells.
 SCRIPT_BENCHES += tests/bench/attack-grid
 EXTRA_DIST += tests/bench/attack-grid
-EXTRA_PROGRAMS += tests/bench/attack/attack-cell
+check_PROGRAMS += tests/bench/attack/attack-cell
 BENCH_PARTS += tests/bench/attack/attack-cell
 tests_bench_attack_attack_cell_SOURCES = tests/bench/attack/attack-cell.c tests/bench/attack/attacks.c tests/bench/attack/attacks.h \
     tests/bench/attack/court.c tests/bench/attack/court.h \
