@@ -6,6 +6,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/log.h"
+#include "common/crypto/scrypt.h"
 #include "common/sys/clock.h"
 #include "common/sys/file.h"
 
@@ -72,6 +73,7 @@ static void try_once(void *user)
 {
     struct skep_stamper *stamper = user;
     (void)skep_stamp_try(&stamper->search, &stamper->err);
+    skep_scrypt_leave();
 }
 
 static void go_on(struct skep_stamper *stamper);

@@ -1,5 +1,6 @@
 #include "common/crypto/scrypt.h"
 
+#include <openssl/crypto.h>
 #include <openssl/evp.h>
 
 /* What libcrypto may allocate: the 128 * N * r bytes of the large array and some for the rest. */
@@ -15,4 +16,9 @@ int skep_scrypt(const void *password, size_t password_size, const void *salt, si
                               MEMORY_MOST >> 20);
     }
     return SKEP_OK;
+}
+
+void skep_scrypt_leave(void)
+{
+    OPENSSL_thread_stop();
 }

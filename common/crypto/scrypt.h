@@ -18,4 +18,7 @@
 int skep_scrypt(const void *password, size_t password_size, const void *salt, size_t salt_size,
                 uint8_t ret_bytes[32], struct skep_error *err);
 
+/* Frees what libcrypto keeps for the calling thread: for threads that outlive their use of it, such as a loop's helpers. */
+void skep_scrypt_leave(void);
+
 #endif
