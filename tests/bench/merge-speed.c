@@ -3,11 +3,12 @@
  * kept of each 4096, one thread. Processor time, best of several runs. The updates' places are half drawn from a common set, as those of
  * donors that train on the same text, and half anywhere.
  *
- *   merge_16, merge_64       the default rule, in ms; reference: one pass that reads and writes every float of the state
+ *   merge_16, merge_64       the default rule with its report, as keepers merge, in ms; reference: one pass that reads and writes every float of the state
  *   merge_16_mean            plain mean: no clipping, no search for copies
  *   merge_tax_16             default / plain mean
  * Names end in the values kept where they are not 64. --quick does fewer runs.
  */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -118,8 +119,9 @@ static void scene_done(struct scene *scene)
 }
 
 static double time_merge(const struct scene *scene, size_t count,
-                         const struct skep_merge_config *config, int runs)
+                         const struct skep_merge_config *config, bool reported, int runs)
 {
+    static struct skep_merge_report report;
     const struct skep_merge_shard shard = {scene->parameters, scene->offsets, TENSORS};
     const struct skep_merge_options options = {.config = config, .threads = 1};
     double best = 1e9;
@@ -127,7 +129,8 @@ static double time_merge(const struct scene *scene, size_t count,
         memcpy(scene->parameters, scene->fresh, scene->offsets[TENSORS] * sizeof(float));
         struct skep_error err = {0};
         double started = seconds();
-        if (skep_merge(&shard, scene->inputs, count, &options, NULL, &err) != SKEP_OK) {
+        if (skep_merge(&shard, scene->inputs, count, &options, reported ? &report : NULL, &err) !=
+            SKEP_OK) {
             fprintf(stderr, "%s\n", err.text);
             exit(1);
         }
@@ -171,11 +174,12 @@ static void measure(uint32_t keep, int runs)
     skep_manifest_defaults(&manifest);
     const struct skep_merge_config mean = {.rule = SKEP_MERGE_MEAN, .step_permille = 1000};
     double pass = time_pass(&scene, 5 * runs);
-    double plain = time_merge(&scene, 16, &mean, runs);
-    double robust = time_merge(&scene, 16, &manifest.merge, runs);
+    double plain = time_merge(&scene, 16, &mean, false, runs);
+    double robust = time_merge(&scene, 16, &manifest.merge, true, runs);
     print("merge_16_mean", keep, plain, pass);
     print("merge_16", keep, robust, pass);
-    print("merge_64", keep, time_merge(&scene, 64, &manifest.merge, runs < 3 ? runs : 3), pass);
+    print("merge_64", keep, time_merge(&scene, 64, &manifest.merge, true, runs < 3 ? runs : 3),
+          pass);
     printf("merge_tax_16%s\t%.2f\tratio\t%.1f\t-\n", keep != 64 ? "_keep256" : "", robust / plain,
            3.0);
     scene_done(&scene);
