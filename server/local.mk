@@ -15,7 +15,10 @@ server_libskep_server_a_SOURCES = \
     server/api/versions.c \
     server/api/metrics.c \
     server/beacons.c server/beacons.h \
+    server/audit-queue.c server/audit-queue.h \
+    server/audit-verdict.c server/audit-verdict.h \
     server/catch-up.c server/catch-up.h \
+    server/evidence.c server/evidence.h \
     server/experts.c server/experts.h \
     server/experts-pass.c server/experts-pass.h \
     server/experts-queue.c server/experts-queue.h \

@@ -106,6 +106,12 @@ int skep_shape_check_body(const struct skep_shape *shape, uint64_t base, const v
     return result;
 }
 
+int skep_shape_open_body(const struct skep_shape *shape, uint64_t base, const void *body,
+                         size_t size, struct skep_update_body *ret_body, struct skep_error *err)
+{
+    return decode_body(shape, base, body, size, ret_body, err);
+}
+
 int skep_shape_compress(const struct skep_shape *shape, uint64_t base, const float *delta,
                         float *residual, struct skep_update_body *ret_body, struct skep_error *err)
 {

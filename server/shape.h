@@ -41,6 +41,9 @@ int skep_shape_compress(const struct skep_shape *shape, uint64_t base, const flo
 /* Is this the body of an update of the shard from version `base`? */
 int skep_shape_check_body(const struct skep_shape *shape, uint64_t base, const void *body,
                           size_t size, struct skep_error *err);
+/* The same, and the body as the decoder leaves it; the caller frees. */
+int skep_shape_open_body(const struct skep_shape *shape, uint64_t base, const void *body,
+                         size_t size, struct skep_update_body *ret_body, struct skep_error *err);
 /* Merges `count` update files onto the state of version `version`. Files are checked again; one that is broken or whose base
  * version is newer than `version` or more than SKEP_LIMIT_STALENESS older makes the whole merge fail. */
 int skep_shape_merge(const struct skep_shape *shape, uint64_t version,

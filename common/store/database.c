@@ -231,6 +231,11 @@ void skep_query_bind_integer(struct skep_query *query, int place, int64_t value)
     sqlite3_bind_int64(query->statement, place, value);
 }
 
+void skep_query_bind_real(struct skep_query *query, int place, double value)
+{
+    sqlite3_bind_double(query->statement, place, value);
+}
+
 void skep_query_bind_text(struct skep_query *query, int place, const char *text)
 {
     sqlite3_bind_text(query->statement, place, text, -1, SQLITE_TRANSIENT);
@@ -288,6 +293,11 @@ void skep_query_id(struct skep_query *query, int column, uint8_t to[SKEP_ID_SIZE
 int64_t skep_query_integer(struct skep_query *query, int column)
 {
     return sqlite3_column_int64(query->statement, column);
+}
+
+double skep_query_real(struct skep_query *query, int column)
+{
+    return sqlite3_column_double(query->statement, column);
 }
 
 const char *skep_query_text(struct skep_query *query, int column)

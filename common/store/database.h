@@ -34,6 +34,7 @@ int skep_db_failure(const struct skep_error *err);
 void skep_query_bind_id(struct skep_query *query, int place, const uint8_t bytes[SKEP_ID_SIZE]);
 void skep_query_bind_blob(struct skep_query *query, int place, const void *data, size_t size);
 void skep_query_bind_integer(struct skep_query *query, int place, int64_t value);
+void skep_query_bind_real(struct skep_query *query, int place, double value);
 void skep_query_bind_text(struct skep_query *query, int place, const char *text);
 void skep_query_bind_shard(struct skep_query *query, int place, const struct skep_shard *shard);
 void skep_query_bind_null(struct skep_query *query, int place);
@@ -49,6 +50,7 @@ void skep_query_reset(struct skep_query *query);
 /* 32 bytes, or zeros if the column holds something else. */
 void skep_query_id(struct skep_query *query, int column, uint8_t to[SKEP_ID_SIZE]);
 int64_t skep_query_integer(struct skep_query *query, int column);
+double skep_query_real(struct skep_query *query, int column);
 /* Borrowed until the next step; NULL for NULL. */
 const char *skep_query_text(struct skep_query *query, int column);
 const void *skep_query_blob(struct skep_query *query, int column, size_t *ret_size);

@@ -48,6 +48,26 @@ static const char *const SQL[KEEPER_QUERIES] = {
                  "vote_payload) VALUES (?, ?, ?, ?, ?, ?)",
     [GET_VOTE] = "SELECT promised, vote_attempt, vote_payload FROM vote "
                  "WHERE project = ? AND shard = ? AND version = ?",
+#define AUDIT_COLUMNS                                                                              \
+    "update_hash, shard, donor, ticket, base_version, before, after, came_s, verdict, distance, "  \
+    "overlap, seconds"
+    [ADD_AUDIT] = "INSERT OR IGNORE INTO audit (project, " AUDIT_COLUMNS
+                  ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [SET_VERDICT] = "UPDATE audit SET verdict = ?3, distance = ?4, overlap = ?5, seconds = ?6 "
+                    "WHERE project = ?1 AND update_hash = ?2",
+    [GET_AUDIT] = "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND update_hash = ?",
+    [OPEN_AUDITS] = "SELECT " AUDIT_COLUMNS
+                    " FROM audit WHERE project = ? AND verdict = 0 ORDER BY came_s, update_hash",
+    [LIST_AUDITS] =
+        "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND verdict IN (1, 2, 3) "
+        "ORDER BY came_s DESC, update_hash LIMIT ?",
+    [DONOR_AUDITS] = "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND donor = ? AND "
+                     "shard = ? ORDER BY base_version DESC LIMIT ?",
+    [COUNT_AUDITS] = "SELECT verdict, count(*) FROM audit WHERE project = ? GROUP BY verdict",
+    [INVALID_OF_DONOR] =
+        "SELECT 1 FROM audit WHERE project = ? AND verdict = 2 AND donor = ? LIMIT 1",
+    [DROP_OLD_AUDITS] =
+        "DELETE FROM audit WHERE project = ? AND verdict IN (1, 3, 4) AND came_s < ?",
     [DROP_VOTES] = "DELETE FROM vote WHERE project = ? AND shard = ? AND version <= ?",
     [PUT_REPUTATION] = "INSERT OR REPLACE INTO reputation (project, donor, earned, seen, merged, "
                        "banned_at) VALUES (?, ?, ?, ?, ?, ?)",

@@ -1,5 +1,5 @@
 /* The keeper's database from the inside: its statements by name. Shared by keeper-db.c,
- * keeper-receipts.c and keeper-reputation.c only. */
+ * keeper-receipts.c, keeper-reputation.c and keeper-audits.c only. */
 #ifndef SKEP_STORE_KEEPER_PRIVATE_H
 #define SKEP_STORE_KEEPER_PRIVATE_H
 
@@ -30,6 +30,15 @@ enum skep_keeper_query {
     FORGET_REPUTATION,
     DROP_REPUTATION,
     EACH_SEAL,
+    ADD_AUDIT,
+    SET_VERDICT,
+    GET_AUDIT,
+    OPEN_AUDITS,
+    LIST_AUDITS,
+    DONOR_AUDITS,
+    COUNT_AUDITS,
+    INVALID_OF_DONOR,
+    DROP_OLD_AUDITS,
     KEEPER_QUERIES,
 };
 

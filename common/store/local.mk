@@ -3,6 +3,7 @@ common_store_libskep_store_a_SOURCES = \
     common/store/blobs.c common/store/blobs.h \
     common/store/database.c common/store/database.h \
     common/store/donor-db.c common/store/donor-db.h \
+    common/store/keeper-audits.c common/store/keeper-audits.h \
     common/store/keeper-db.c common/store/keeper-db.h \
     common/store/keeper-receipts.c common/store/keeper-reputation.c common/store/keeper-private.h \
     common/store/schema.h

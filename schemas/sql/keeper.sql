@@ -58,3 +58,22 @@ CREATE TABLE vote (                   -- promise and vote for the version being 
     vote_payload BLOB,
     PRIMARY KEY (project, shard, version)
 ) WITHOUT ROWID;
+
+CREATE TABLE audit (                  -- updates of projects with audits: what their donors committed to, and what this keeper found
+    project      BLOB NOT NULL REFERENCES project(id),
+    update_hash  BLOB NOT NULL,
+    shard        TEXT NOT NULL,
+    donor        BLOB NOT NULL,
+    ticket       BLOB NOT NULL,       -- of the job, which has several updates
+    base_version INTEGER NOT NULL,
+    before       BLOB NOT NULL,       -- the donor's history of the shard
+    after        BLOB NOT NULL,
+    came_s       INTEGER NOT NULL,    -- Unix time
+    verdict      INTEGER NOT NULL,    -- 0 open, 1 valid, 2 invalid, 3 unanswered, 4 not drawn
+    distance     REAL NOT NULL,       -- of the published body from the repeated one
+    overlap      REAL NOT NULL,
+    seconds      REAL NOT NULL,       -- that repeating the job took
+    PRIMARY KEY (project, update_hash)
+) WITHOUT ROWID;
+CREATE INDEX audit_of_donor ON audit (project, donor, shard, base_version);
+CREATE INDEX audit_by_verdict ON audit (project, verdict);

@@ -1,0 +1,124 @@
+#include "server/audit-queue.h"
+
+#include <assert.h>
+#include <stdlib.h>
+
+#include "common/base/alloc.h"
+
+struct skep_audit_job *skep_audit_queue_find(const struct skep_audit_queue *queue,
+                                             const struct skep_hash *id)
+{
+    for (struct skep_audit_job *job = queue->jobs; job != NULL; job = job->next) {
+        if (skep_hash_equal(&job->id, id)) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+static struct skep_audit_job *oldest_pinned(const struct skep_audit_queue *queue)
+{
+    for (struct skep_audit_job *job = queue->jobs; job != NULL; job = job->next) {
+        if (job->stage == SKEP_AUDIT_PINNED) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+struct skep_audit_job *skep_audit_queue_add(struct skep_audit_queue *queue,
+                                            const struct skep_hash *id,
+                                            struct skep_audit_job **ret_pushed)
+{
+    *ret_pushed = NULL;
+    if (queue->count >= queue->limit) {
+        *ret_pushed = oldest_pinned(queue);
+        return NULL;
+    }
+    struct skep_audit_job *job = skep_alloc(1, sizeof *job);
+    *job = (struct skep_audit_job){.id = *id, .order = queue->order++};
+    struct skep_audit_job **end = &queue->jobs;
+    while (*end != NULL) {
+        end = &(*end)->next;
+    }
+    *end = job;
+    queue->count++;
+    return job;
+}
+
+void skep_audit_queue_want(struct skep_audit_queue *queue, struct skep_audit_job *job, bool urgent,
+                           uint64_t now_ms)
+{
+    job->urgent = job->urgent || urgent;
+    if (job->stage == SKEP_AUDIT_PINNED) {
+        job->stage = SKEP_AUDIT_WAITING;
+        job->deadline_ms = now_ms + queue->wait_ms;
+    }
+}
+
+void skep_audit_queue_ready(struct skep_audit_job *job)
+{
+    if (job->stage == SKEP_AUDIT_WAITING) {
+        job->stage = SKEP_AUDIT_READY;
+    }
+}
+
+struct skep_audit_job *skep_audit_queue_next(struct skep_audit_queue *queue)
+{
+    struct skep_audit_job *best = NULL;
+    for (struct skep_audit_job *job = queue->jobs; job != NULL; job = job->next) {
+        if (job->stage == SKEP_AUDIT_RUNNING) {
+            return NULL;
+        }
+        if (job->stage == SKEP_AUDIT_READY && (best == NULL || (job->urgent && !best->urgent))) {
+            best = job;
+        }
+    }
+    if (best != NULL) {
+        best->stage = SKEP_AUDIT_RUNNING;
+    }
+    return best;
+}
+
+bool skep_audit_queue_ended(struct skep_audit_job *job, bool well)
+{
+    assert(job->stage == SKEP_AUDIT_RUNNING);
+    job->tries++;
+    if (well || job->tries >= SKEP_AUDIT_TRIES) {
+        return true;
+    }
+    job->stage = SKEP_AUDIT_READY;
+    return false;
+}
+
+struct skep_audit_job *skep_audit_queue_expired(const struct skep_audit_queue *queue,
+                                                uint64_t now_ms)
+{
+    for (struct skep_audit_job *job = queue->jobs; job != NULL; job = job->next) {
+        if (job->stage == SKEP_AUDIT_WAITING && now_ms >= job->deadline_ms) {
+            return job;
+        }
+    }
+    return NULL;
+}
+
+void skep_audit_queue_remove(struct skep_audit_queue *queue, struct skep_audit_job *job)
+{
+    for (struct skep_audit_job **at = &queue->jobs; *at != NULL; at = &(*at)->next) {
+        if (*at == job) {
+            *at = job->next;
+            queue->count--;
+            free(job);
+            return;
+        }
+    }
+}
+
+size_t skep_audit_queue_count(const struct skep_audit_queue *queue, enum skep_audit_stage stage)
+{
+    size_t count = 0;
+    for (const struct skep_audit_job *job = queue->jobs; job != NULL; job = job->next) {
+        count += job->stage == stage;
+    }
+    return count;
+}

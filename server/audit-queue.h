@@ -1,0 +1,74 @@
+/*
+ * Which jobs a keeper repeats, and when: one at a time, those that a merge waits for first.
+ *
+ *   add() -> PINNED --want()--> WAITING --ready()--> READY --next()--> RUNNING --ended(well)--> gone
+ *              |                  |                    ^                  |
+ *              '--forget()-> gone '--expire()-> gone   '--ended(badly)----'  (SKEP_AUDIT_TRIES times, then gone)
+ *
+ * PINNED: what the job began with is held, because a lot may fall on it after its merge. WAITING: for the trunk's update, data chunks or
+ * the donor's histories, no longer than until its deadline. Pure: the time comes with the calls; audit.c does what is said here.
+ */
+#ifndef SKEP_SERVER_AUDIT_QUEUE_H
+#define SKEP_SERVER_AUDIT_QUEUE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/id.h"
+
+#define SKEP_AUDIT_TRIES 2u
+
+enum skep_audit_stage {
+    SKEP_AUDIT_PINNED,
+    SKEP_AUDIT_WAITING,
+    SKEP_AUDIT_READY,
+    SKEP_AUDIT_RUNNING,
+};
+
+/* Fields are to be read; `load` is the caller's. */
+struct skep_audit_job {
+    struct skep_audit_job *next;
+    struct skep_hash id; /* of project, donor and ticket */
+    enum skep_audit_stage stage;
+    bool urgent; /* a merge waits for it */
+    uint64_t order;
+    uint64_t deadline_ms; /* WAITING */
+    unsigned tries;
+    void *load;
+};
+
+/* Zero-initialise and set the limits. */
+struct skep_audit_queue {
+    struct skep_audit_job *jobs; /* in the order in which they came */
+    size_t count;
+    size_t limit;
+    uint64_t wait_ms; /* longest WAITING */
+    uint64_t order;
+};
+
+struct skep_audit_job *skep_audit_queue_find(const struct skep_audit_queue *queue,
+                                             const struct skep_hash *id);
+/* A new job, PINNED. Where there is no room, *ret_pushed is the oldest PINNED one, which the caller has to remove first; NULL if
+ * none can go: then there is no new one either. */
+struct skep_audit_job *skep_audit_queue_add(struct skep_audit_queue *queue,
+                                            const struct skep_hash *id,
+                                            struct skep_audit_job **ret_pushed);
+/* PINNED -> WAITING; an urgent wish makes what waits or is ready urgent, and a WAITING job's deadline stays. */
+void skep_audit_queue_want(struct skep_audit_queue *queue, struct skep_audit_job *job, bool urgent,
+                           uint64_t now_ms);
+/* WAITING -> READY: all that it needs is there. */
+void skep_audit_queue_ready(struct skep_audit_job *job);
+/* The next to run, now RUNNING; NULL while one runs or none is ready. */
+struct skep_audit_job *skep_audit_queue_next(struct skep_audit_queue *queue);
+/* It stopped running: true if it is over, else it is READY again. Over means that the caller removes it. */
+bool skep_audit_queue_ended(struct skep_audit_job *job, bool well);
+/* One that has WAITED too long, for the caller to remove; NULL if there is none. */
+struct skep_audit_job *skep_audit_queue_expired(const struct skep_audit_queue *queue,
+                                                uint64_t now_ms);
+/* Takes it out and frees it (its load is the caller's). */
+void skep_audit_queue_remove(struct skep_audit_queue *queue, struct skep_audit_job *job);
+/* So many are in this stage. */
+size_t skep_audit_queue_count(const struct skep_audit_queue *queue, enum skep_audit_stage stage);
+
+#endif

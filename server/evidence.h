@@ -1,0 +1,34 @@
+/*
+ * Histories that donors showed (swarm/history.h), as files DIR/evidence/<hash>: whole and checked against the hash that the donor had
+ * signed before anybody asked. Together they take no more than was allowed; where one more would, those go first that were not used for
+ * longest, but none that is still wanted. What a donor ends one job with is what it begins the next with, so most are used twice.
+ */
+#ifndef SKEP_SERVER_EVIDENCE_H
+#define SKEP_SERVER_EVIDENCE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/bytes.h"
+#include "common/base/error.h"
+#include "common/base/id.h"
+
+struct skep_evidence;
+
+/* Opens the folder, made if missing, and takes up what lies there. `wanted` (of `user`): may this one not go? */
+int skep_evidence_open(const char *folder, uint64_t limit_bytes,
+                       bool (*wanted)(void *user, const struct skep_hash *history), void *user,
+                       struct skep_evidence **ret_evidence, struct skep_error *err);
+void skep_evidence_close(struct skep_evidence *evidence);
+bool skep_evidence_has(const struct skep_evidence *evidence, const struct skep_hash *history);
+/* Stores a history of a shard of so many parameters, durably. SKEP_ERR_FORMAT and SKEP_ERR_HASH as skep_history_open(), SKEP_ERR_HASH too if it
+ * is another one, SKEP_ERR_FULL if there is no room. */
+int skep_evidence_put(struct skep_evidence *evidence, const struct skep_hash *history,
+                      size_t parameters, const void *data, size_t size, struct skep_error *err);
+/* Its bytes; the caller frees. SKEP_ERR_NOT_FOUND. */
+int skep_evidence_get(struct skep_evidence *evidence, const struct skep_hash *history,
+                      struct skep_buffer *ret_data, struct skep_error *err);
+uint64_t skep_evidence_bytes(const struct skep_evidence *evidence);
+
+#endif
