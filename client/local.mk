@@ -12,6 +12,7 @@ client_libskep_client_a_SOURCES = \
     client/agent/project.c \
     client/agent/receipts.c client/agent/receipts.h \
     client/agent/rows.c client/agent/rows.h \
+    client/agent/showing.c client/agent/showing.h \
     client/agent/stamp.c client/agent/stamp.h \
     client/agent/states.c client/agent/states.h \
     client/agent/training.c \

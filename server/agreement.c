@@ -8,12 +8,14 @@
 #include "common/base/log.h"
 #include "common/crypto/hash.h"
 #include "common/swarm/statement.h"
+#include "server/audit.h"
 #include "server/host.h"
 #include "server/intake.h"
 #include "server/outbox.h"
 #include "server/peers.h"
 #include "server/project.h"
 #include "server/sync.h"
+#include "server/trust.h"
 
 #define FETCH_TIMEOUT_MS 10000
 
@@ -241,6 +243,7 @@ static int do_commit(struct skep_kept_shard *shard, const struct skep_round_acti
                  (unsigned long long)seal.version, seal.receipt_count,
                  skep_id_text(seal.state.bytes));
         skep_round_sealed(shard->round, &seal, &action->hash, now_of(shard));
+        skep_audit_sealed(shard, &seal, &action->hash);
     }
     skep_seal_done(&seal);
     return result;
@@ -332,6 +335,9 @@ static int add_waiting(void *user, const struct skep_hash *update, const struct 
                  skep_id_text(update->bytes));
         return SKEP_OK;
     }
+    if (!skep_trust_admits(shard, update, donor)) {
+        return SKEP_OK;
+    }
     struct skep_round_update waiting = {
         .hash = *update, .donor = *donor, .base_version = base_version};
     skep_round_add(shard->round, &waiting, now_of(shard));
@@ -378,6 +384,7 @@ void skep_agreement_receive(struct skep_kept_shard *shard, const struct skep_mes
 void skep_agreement_adopted(struct skep_kept_shard *shard, const struct skep_seal *seal,
                             const struct skep_hash *payload_hash)
 {
+    skep_audit_sealed(shard, seal, payload_hash);
     if (shard->round != NULL) {
         skep_round_sealed(shard->round, seal, payload_hash, now_of(shard));
         drain_and_arm(shard);

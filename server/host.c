@@ -15,6 +15,7 @@
 #include "common/sys/file.h"
 #include "server/agreement.h"
 #include "server/api/api.h"
+#include "server/audit.h"
 #include "server/experts.h"
 #include "server/peers.h"
 #include "server/project.h"
@@ -215,7 +216,10 @@ static int open_all(struct skep_host *host, struct skep_error *err)
     host->agreement = skep_agreement_new(host);
     host->sync = skep_sync_new(host);
     host->stamps = skep_stamps_new(skep_random_u64());
-    result = skep_project_load_all(host, err);
+    result = skep_audit_open(host, &host->audit, err);
+    if (result == SKEP_OK) {
+        result = skep_project_load_all(host, err);
+    }
     if (result == SKEP_OK) {
         result = skep_remote_open(host, &host->remote, err);
     }
@@ -300,6 +304,7 @@ void skep_host_close(struct skep_host *host)
     if (host->client != NULL) {
         skep_http_client_free(host->client);
     }
+    skep_audit_close(host->audit);
     skep_sync_free(host->sync);
     skep_agreement_free(host->agreement);
     skep_peers_free(host->peers);

@@ -28,6 +28,7 @@
 #include "server/options.h"
 
 struct skep_agreement;
+struct skep_audit;
 struct skep_peers;
 struct skep_project;
 struct skep_remote;
@@ -52,6 +53,7 @@ struct skep_host {
     struct skep_peers *peers;
     struct skep_agreement *agreement;
     struct skep_sync *sync;
+    struct skep_audit *audit;
     struct skep_remote *remote; /* NULL with --remote-threads 0 */
     struct skep_project *projects[SKEP_LIMIT_PROJECTS];
     size_t project_count;

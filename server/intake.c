@@ -1,15 +1,19 @@
 #include "server/intake.h"
 
+#include <stdlib.h>
+
 #include "common/base/log.h"
 #include "common/swarm/admission.h"
 #include "common/swarm/pace.h"
 #include "common/swarm/stamp.h"
 #include "common/swarm/update-open.h"
 #include "server/agreement.h"
+#include "server/audit.h"
 #include "server/beacons.h"
 #include "server/host.h"
 #include "server/project.h"
 #include "server/shard.h"
+#include "server/trust.h"
 
 /* Room for what the agreement asks for, above SKEP_LIMIT_PENDING_UPDATES: that of the round machine. */
 #define ROOM_FOR_FETCHED (2 * SKEP_LIMIT_UPDATES_PER_ROUND)
@@ -175,6 +179,28 @@ static int check_body(struct arrival *arrival, struct skep_error *err)
                                  arrival->body, arrival->body_size, err);
 }
 
+/* What only those who audit look at: banned donors, breaks in the chain of histories. */
+static int check_donor(struct arrival *arrival, struct skep_error *err)
+{
+    const struct skep_update_statement *statement = &arrival->statement;
+    struct skep_update_part *parts = NULL;
+    size_t count = 0;
+    int result = SKEP_OK;
+    if (statement->part_count != 0) {
+        result = skep_update_open_parts(arrival->file, arrival->file_size, &parts, &count, err);
+    }
+    if (result == SKEP_OK) {
+        result = skep_trust_check(arrival->project, statement, parts, err);
+    }
+    free(parts);
+    return result;
+}
+
+static int note(struct arrival *arrival, struct skep_error *err)
+{
+    return skep_audit_note(arrival->project, &arrival->statement, &arrival->update.hash, err);
+}
+
 static int keep(struct arrival *arrival, struct skep_error *err)
 {
     return store(arrival->shard, &arrival->update, arrival->file, arrival->file_size, err);
@@ -182,8 +208,9 @@ static int keep(struct arrival *arrival, struct skep_error *err)
 
 /* In the order of what they cost: everything up to the stamp is cheap, and a body is only read for who has one. */
 static int (*const steps[])(struct arrival *arrival, struct skep_error *err) = {
-    open_file,   find_shard, look_whether_known, check_statement,
-    check_stamp, check_pace, check_body,         keep,
+    open_file,   find_shard,  look_whether_known, check_statement,
+    check_donor, check_stamp, check_pace,         check_body,
+    note,        keep,
 };
 
 static int take(struct arrival *arrival, struct skep_error *err)
@@ -204,7 +231,11 @@ static int take(struct arrival *arrival, struct skep_error *err)
                  skep_id_text(arrival->update.donor.bytes), arrival->shard->text,
                  (unsigned long long)arrival->update.base_version);
     }
-    if (!arrival->known || arrival->fetched) {
+    if (!arrival->known) {
+        skep_audit_took(arrival->project, &arrival->update.hash);
+    }
+    if ((!arrival->known || arrival->fetched) &&
+        skep_trust_admits(arrival->shard, &arrival->update.hash, &arrival->update.donor)) {
         /* what the agreement asks for it does not hold, whatever we have on disk */
         skep_agreement_update(arrival->shard, &arrival->update);
     }

@@ -3,6 +3,7 @@ noinst_LIBRARIES += server/libskep-server.a
 server_libskep_server_a_SOURCES = \
     server/agreement.c server/agreement.h \
     server/api/about.c server/api/api.h \
+    server/api/audits.c \
     server/api/blobs.c \
     server/api/directory.c \
     server/api/experts.c \
@@ -15,6 +16,8 @@ server_libskep_server_a_SOURCES = \
     server/api/versions.c \
     server/api/metrics.c \
     server/beacons.c server/beacons.h \
+    server/audit.c server/audit.h \
+    server/audit-job.c server/audit-job.h \
     server/audit-queue.c server/audit-queue.h \
     server/audit-verdict.c server/audit-verdict.h \
     server/catch-up.c server/catch-up.h \
@@ -31,7 +34,8 @@ server_libskep_server_a_SOURCES = \
     server/project.c server/project.h \
     server/shape.c server/shape.h \
     server/shard.c server/shard.h \
-    server/sync.c server/sync.h
+    server/sync.c server/sync.h \
+    server/trust.c server/trust.h
 server_skep_keeper_SOURCES = server/main.c
 server_skep_keeper_LDADD = server/libskep-server.a $(LIBS_FLOOR3)
 EXTRA_DIST += server/README.md

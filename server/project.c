@@ -9,13 +9,16 @@
 #include "common/crypto/random.h"
 #include "common/swarm/pace.h"
 #include "common/swarm/replicas.h"
+#include "common/swarm/reputation.h"
 #include "common/swarm/statement.h"
 #include "server/agreement.h"
+#include "server/audit.h"
 #include "server/beacons.h"
 #include "server/host.h"
 #include "server/peers.h"
 #include "server/shard.h"
 #include "server/sync.h"
+#include "server/trust.h"
 
 bool skep_project_names(const struct skep_project *project, const struct skep_peer_id *keeper)
 {
@@ -190,6 +193,7 @@ static int load(struct skep_host *host, struct skep_manifest *take_manifest,
         list_chunks(project);
         list_keys(project);
         host->projects[host->project_count++] = project;
+        skep_trust_follow(project);
         result = start_machines(project, err);
         host->project_count -= result != SKEP_OK;
     }
@@ -198,6 +202,7 @@ static int load(struct skep_host *host, struct skep_manifest *take_manifest,
         skep_project_free(project);
         return result;
     }
+    skep_audit_resume(project);
     skep_log(SKEP_LOG_INFO,
              "project %.12s \"%s\": %zu of %zu shards kept here, %zu of %zu data "
              "chunks held",
@@ -354,5 +359,6 @@ void skep_project_free(struct skep_project *project)
     free(project->chunks);
     free(project->envelope);
     skep_manifest_done(&project->manifest);
+    skep_reputations_free(project->reputations);
     free(project);
 }

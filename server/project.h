@@ -22,6 +22,7 @@ struct skep_beacons;
 struct skep_host;
 struct skep_kept_shard;
 struct skep_pace;
+struct skep_reputations;
 
 /* One directory key and the shards below it: all of the project, one shard, or one row of experts. */
 struct skep_project_key {
@@ -67,8 +68,9 @@ struct skep_project {
     size_t most_donors_in_seal; /* of the trunk */
     struct skep_beacons *beacons;
     struct skep_pace *pace;
-    uint64_t accepted;               /* updates since the start, */
-    uint64_t refused[SKEP_REFUSALS]; /* and those that were not, by reason */
+    uint64_t accepted;                    /* updates since the start, */
+    uint64_t refused[SKEP_REFUSALS];      /* and those that were not, by reason */
+    struct skep_reputations *reputations; /* with audits: of the donors (trust.h) */
 };
 
 /* Takes a project that came as a manifest envelope: checks, stores and loads it. *ret_new is false if it is here already.

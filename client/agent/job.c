@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "client/agent/rows.h"
+#include "client/agent/showing.h"
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
@@ -483,6 +484,30 @@ static struct skep_hash history_after(const struct skep_job *job, const struct s
     return skep_history_of(&moments, &residual);
 }
 
+/* What the job began and ended with, to be shown. */
+static void keep_histories(const struct skep_job *job, const struct skep_manifest *manifest,
+                           struct skep_showing *showing)
+{
+    static const char *const names[2][2] = {{"moments-before", "residual-before"},
+                                            {"moments", "residual"}};
+    for (size_t i = 0; i < job->shard_count; i++) {
+        struct skep_shard shard = skep_manifest_shard(manifest, job->shards[i]);
+        for (size_t end = 0; end < 2; end++) {
+            struct skep_hash history =
+                end == 0 ? history_before(job, &shard) : history_after(job, &shard);
+            char *moments = path_in(job, &shard, names[end][0]);
+            char *residual = path_in(job, &shard, names[end][1]);
+            if (!skep_history_is_new(&history)) {
+                skep_showing_keep(showing, job->trunk_version, &job->ticket, &history, moments,
+                                  residual);
+            }
+            free(moments);
+            free(residual);
+        }
+    }
+    skep_showing_prune(showing);
+}
+
 /* The other shards of the job, for the trunk's update. The caller frees. */
 static struct skep_update_part *name_parts(const struct skep_job *job,
                                            const struct skep_manifest *manifest)
@@ -530,6 +555,9 @@ int skep_job_publish(struct skep_job *job, struct skep_session *session, struct 
 {
     if (job->last.kind != SKEP_JOB_DONE) {
         return skep_error_set(err, SKEP_ERR_STATE, "the worker ended without a result");
+    }
+    if (job->published == 0) {
+        keep_histories(job, &session->manifest, skep_outbox_showing(outbox));
     }
     struct skep_update_statement statement = {
         .project = session->project,

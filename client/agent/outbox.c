@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "client/agent/showing.h"
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
 #include "common/base/log.h"
@@ -53,6 +54,7 @@ struct skep_outbox {
     uint64_t now_ms;    /* of the last step */
     uint64_t *own_base; /* per shard: base version + 1 of the moments in place, 0 unknown */
     struct skep_timer *timer;
+    struct skep_showing *showing;
     skep_outbox_settled settled;
     void *user;
 };
@@ -173,6 +175,20 @@ static void take_answer(struct delivery *delivery, struct target *target, int rc
 
 static void push_trunk(struct skep_outbox *outbox);
 
+/* A keeper that took the update may want to repeat its job. */
+static void look_for_wishes(struct delivery *delivery, const struct skep_http_answer *answer)
+{
+    struct skep_json *root = NULL;
+    const char *wish = NULL;
+    if (skep_json_parse(answer->body.data, answer->body.size, "update", &root, NULL) != 0) {
+        return;
+    }
+    if (skep_json_get_text(root, "update", "evidence", &wish, NULL) == 0) {
+        skep_showing_hurry(delivery->outbox->showing);
+    }
+    skep_json_free(root);
+}
+
 static void on_answer(void *user, int result, const struct skep_http_answer *answer,
                       const struct skep_error *failure)
 {
@@ -184,6 +200,9 @@ static void on_answer(void *user, int result, const struct skep_http_answer *ans
     free(sending);
     target->busy = false;
     take_answer(delivery, target, rc, &err);
+    if (rc == 0) {
+        look_for_wishes(delivery, answer);
+    }
     if (!delivery->outbox->session->closing) {
         judge(delivery);
         push_trunk(delivery->outbox);
@@ -343,6 +362,7 @@ static int take_file(struct skep_outbox *outbox, const void *data, size_t size,
     for (size_t i = 0; i < replicas.count; i++) {
         delivery->targets[i].keeper = replicas.keepers[i];
     }
+    skep_showing_introduce(outbox->showing, &delivery->statement.donor);
     delivery->next = outbox->deliveries;
     outbox->deliveries = delivery;
     outbox->count++;
@@ -390,6 +410,9 @@ int skep_outbox_new(struct skep_session *session, skep_outbox_settled settled, v
         rc = skep_folder_make(outbox->own, err);
     }
     if (rc == 0) {
+        rc = skep_showing_new(session, &outbox->showing, err);
+    }
+    if (rc == 0) {
         rc = skep_folder_list(outbox->folder, take_up, outbox, err);
     }
     if (rc != 0) {
@@ -412,10 +435,16 @@ void skep_outbox_free(struct skep_outbox *outbox)
         outbox->deliveries = delivery->next;
         delivery_free(delivery);
     }
+    skep_showing_free(outbox->showing);
     free(outbox->folder);
     free(outbox->own);
     free(outbox->own_base);
     free(outbox);
+}
+
+struct skep_showing *skep_outbox_showing(const struct skep_outbox *outbox)
+{
+    return outbox->showing;
 }
 
 /* A file of the job, which may be missing, into the outbox. */

@@ -19,6 +19,7 @@
 #define SKEP_OUTBOX_TRUNK_HELD_MS 2000u
 
 struct skep_outbox;
+struct skep_showing;
 
 /* Told when an update is accepted (or given up) by its replica set. */
 typedef void (*skep_outbox_settled)(void *user, const struct skep_update_statement *statement,
@@ -33,6 +34,8 @@ void skep_outbox_free(struct skep_outbox *outbox);
 /* Takes the update file and moves the two files of the job (which may be missing) beside it; starts to send. */
 int skep_outbox_add(struct skep_outbox *outbox, const struct skep_buffer *file,
                     const char *moments_path, const char *residual_path, struct skep_error *err);
+/* Where histories are kept for keepers that ask (showing.h). */
+struct skep_showing *skep_outbox_showing(const struct skep_outbox *outbox);
 /* What is due at `now_ms` (sys/clock.h, monotonic). A timer of the outbox's own does this four times a second while the loop runs; tests
  * bring their own time. */
 void skep_outbox_step(struct skep_outbox *outbox, uint64_t now_ms);

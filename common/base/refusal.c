@@ -38,6 +38,7 @@ static const struct {
     [SKEP_REFUSAL_BUSY] = {"busy", SKEP_ERR_STATE},
     [SKEP_REFUSAL_TOO_FAST] = {"too-fast", SKEP_ERR_STATE},
     [SKEP_REFUSAL_RATE] = {"rate", SKEP_ERR_STATE},
+    [SKEP_REFUSAL_HISTORY] = {"history", SKEP_ERR_REFUSED},
     [SKEP_REFUSAL_WAITING] = {"waiting", SKEP_ERR_STATE},
     [SKEP_REFUSAL_TENSOR_COUNT] = {"tensor-count", SKEP_ERR_FORMAT},
     [SKEP_REFUSAL_BLOCK_COUNT] = {"block-count", SKEP_ERR_FORMAT},

@@ -39,6 +39,7 @@ enum skep_refusal {
     SKEP_REFUSAL_BUSY,     /* too many stamps to check: try again */
     SKEP_REFUSAL_TOO_FAST, /* sooner than the job can be computed */
     SKEP_REFUSAL_RATE,     /* more updates than a donor can make */
+    SKEP_REFUSAL_HISTORY,  /* does not begin with what the donor ended with */
     SKEP_REFUSAL_WAITING,  /* too many updates wait already: try again */
 
     /* the body */

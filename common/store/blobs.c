@@ -91,7 +91,7 @@ void skep_blobs_close(struct skep_blobs *blobs)
 }
 
 /* The first two digits make 256 folders, so that none grows too long. */
-static char *path_of(const struct skep_blobs *blobs, const struct skep_hash *hash)
+char *skep_blobs_path(const struct skep_blobs *blobs, const struct skep_hash *hash)
 {
     return skep_format("%s/%02x/%s", blobs->folder, hash->bytes[0], skep_id_text(hash->bytes));
 }
@@ -105,7 +105,7 @@ int skep_blobs_put(struct skep_blobs *blobs, const void *data, size_t size,
         return skep_error_set(err, SKEP_ERR_HASH, "%zu bytes have SHA-256 %s, expected %s", size,
                               skep_id_text(hash.bytes), skep_id_text(expected->bytes));
     }
-    char *path = path_of(blobs, &hash);
+    char *path = skep_blobs_path(blobs, &hash);
     int result = SKEP_OK;
     /* A file of that name and size is these bytes; a cut one is written again. */
     if (skep_file_size(path) != (int64_t)size) {
@@ -120,7 +120,7 @@ int skep_blobs_put(struct skep_blobs *blobs, const void *data, size_t size,
 
 bool skep_blobs_has(const struct skep_blobs *blobs, const struct skep_hash *hash)
 {
-    char *path = path_of(blobs, hash);
+    char *path = skep_blobs_path(blobs, hash);
     bool has = skep_file_exists(path);
     free(path);
     return has;
@@ -129,7 +129,7 @@ bool skep_blobs_has(const struct skep_blobs *blobs, const struct skep_hash *hash
 int skep_blobs_get(struct skep_blobs *blobs, const struct skep_hash *hash,
                    struct skep_buffer *ret_data, struct skep_error *err)
 {
-    char *path = path_of(blobs, hash);
+    char *path = skep_blobs_path(blobs, hash);
     struct skep_buffer data = {0};
     int result = SKEP_OK;
     if (!skep_file_exists(path)) {
@@ -161,7 +161,7 @@ out:
 
 void skep_blobs_remove(struct skep_blobs *blobs, const struct skep_hash *hash)
 {
-    char *path = path_of(blobs, hash);
+    char *path = skep_blobs_path(blobs, hash);
     unlink(path);
     free(path);
 }

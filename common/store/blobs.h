@@ -26,6 +26,8 @@ bool skep_blobs_has(const struct skep_blobs *blobs, const struct skep_hash *hash
 /* Reads back and checks; what *ret_data held is freed, so it must be initialised. SKEP_ERR_NOT_FOUND, or SKEP_ERR_HASH (and the broken file is removed) if the disk lied. */
 int skep_blobs_get(struct skep_blobs *blobs, const struct skep_hash *hash,
                    struct skep_buffer *ret_data, struct skep_error *err);
+/* Where it lies or would lie, for whoever wants a second name for it; the caller frees. */
+char *skep_blobs_path(const struct skep_blobs *blobs, const struct skep_hash *hash);
 void skep_blobs_remove(struct skep_blobs *blobs, const struct skep_hash *hash);
 
 #endif

@@ -1,6 +1,7 @@
 /* Updates: handed in by donors, fetched by other keepers. */
 #include "server/api/api.h"
 #include "server/api/reply.h"
+#include "server/audit.h"
 #include "server/intake.h"
 
 SKEP_API_HANDLER(skep_api_post_update)
@@ -16,6 +17,9 @@ SKEP_API_HANDLER(skep_api_post_update)
     if (result == SKEP_OK) {
         struct skep_json *root = skep_json_object_new();
         skep_json_set_hex(root, "update", hash.bytes, SKEP_ID_SIZE);
+        if (skep_audit_asks(project, &hash)) {
+            skep_json_set_text(root, "evidence", "wanted");
+        }
         skep_reply_json(reply, is_new ? 201 : 200, root);
     }
     return result;

@@ -1,6 +1,7 @@
 # The real programs on loopback addresses of their own; test-safetensors.py needs none.
 INTEGRATION_TESTS = \
     tests/integration/test-attack-grid.py \
+    tests/integration/test-audit.py \
     tests/integration/test-bad-input.py \
     tests/integration/test-classifier.py \
     tests/integration/test-experts.py \

@@ -117,6 +117,12 @@ def every_answer_fits_its_description():
     ask("GET", "/v1/projects/{project}/receipts", 400, query="?donor=me")
     ask("POST", "/v1/projects/{project}/updates", 400, body=b"x")
     ask("GET", "/v1/updates/{hash}", 404, hash=nothing)
+    assert ask("GET", "/v1/projects/{project}/evidence", 200, query=f"?donor={donor}").json()["wanted"] == []
+    ask("GET", "/v1/projects/{project}/evidence", 400, query="?donor=me")
+    ask("PUT", "/v1/evidence/{history}", 404, history=nothing, body=b"x")
+    ask("PUT", "/v1/evidence/{history}", 400, history="me", body=b"x")
+    ask("GET", "/v1/projects/{project}/audits", 200)
+    ask("GET", "/v1/projects/{project}/audits", 404, project=nothing)
     import base64
     chunk = json.loads(base64.b64decode(manifest.json()["payload"]))["train"]["chunks"][0]
     data = ask("GET", "/v1/blobs/{hash}", 200, hash=chunk)

@@ -1,0 +1,549 @@
+#include "server/audit.h"
+
+#include <stdlib.h>
+
+#include "common/base/alloc.h"
+#include "common/base/log.h"
+#include "common/swarm/job-file.h"
+#include "common/swarm/reputation.h"
+#include "common/sys/clock.h"
+#include "common/sys/file.h"
+#include "common/sys/process.h"
+#include "server/agreement.h"
+#include "server/audit-job.h"
+#include "server/audit-queue.h"
+#include "server/evidence.h"
+#include "server/host.h"
+#include "server/project.h"
+#include "server/shard.h"
+#include "server/trust.h"
+
+#define TICK_MS 500u
+#define FORGET_S (30 * 86400) /* rows with a verdict */
+
+struct skep_audit {
+    struct skep_host *host;
+    struct skep_timer *timer;
+    struct skep_audit_queue queue;
+    struct skep_evidence *evidence;
+    struct skep_process *worker;
+    struct skep_audit_job *running;
+    bool done; /* the worker said so */
+    uint64_t started_ms;
+};
+
+static uint64_t now_of(const struct skep_audit *audit)
+{
+    return skep_loop_now_ms(audit->host->loop);
+}
+
+/* ---- evidence ---- */
+
+struct search {
+    const struct skep_hash *history;
+    const struct skep_kept_shard *shard;
+};
+
+static bool is_searched(void *user, const struct skep_hash *history,
+                        const struct skep_kept_shard *shard)
+{
+    struct search *search = user;
+    if (skep_hash_equal(history, search->history)) {
+        search->shard = shard;
+        return false;
+    }
+    return true;
+}
+
+/* The shard of a history that some job needs that is to run; NULL if none does. */
+static const struct skep_kept_shard *shard_of_wanted(const struct skep_audit *audit,
+                                                     const struct skep_hash *history)
+{
+    struct search search = {.history = history};
+    for (struct skep_audit_job *job = audit->queue.jobs; job != NULL && search.shard == NULL;
+         job = job->next) {
+        if (job->stage != SKEP_AUDIT_PINNED) {
+            skep_audit_load_histories(job->load, is_searched, &search);
+        }
+    }
+    return search.shard;
+}
+
+static bool is_wanted(void *user, const struct skep_hash *history)
+{
+    return shard_of_wanted(user, history) != NULL;
+}
+
+struct lacking {
+    const struct skep_evidence *evidence;
+    bool (*each)(void *user, const struct skep_hash *history, const struct skep_kept_shard *shard);
+    void *user;
+};
+
+static bool tell_lacking(void *user, const struct skep_hash *history,
+                         const struct skep_kept_shard *shard)
+{
+    struct lacking *lacking = user;
+    return skep_evidence_has(lacking->evidence, history) ||
+           lacking->each(lacking->user, history, shard);
+}
+
+void skep_audit_wanted(struct skep_project *project, const struct skep_peer_id *donor,
+                       bool (*each)(void *user, const struct skep_hash *history,
+                                    const struct skep_kept_shard *shard),
+                       void *user)
+{
+    const struct skep_audit *audit = project->host->audit;
+    struct lacking lacking = {.evidence = audit->evidence, .each = each, .user = user};
+    for (struct skep_audit_job *job = audit->queue.jobs; job != NULL; job = job->next) {
+        const struct skep_audit_load *load = job->load;
+        if (job->stage == SKEP_AUDIT_WAITING && load->project == project &&
+            skep_peer_id_equal(&load->donor, donor)) {
+            skep_audit_load_histories(load, tell_lacking, &lacking);
+        }
+    }
+}
+
+/* ---- verdicts ---- */
+
+static void write_verdict(const struct skep_audit_load *load, size_t i,
+                          enum skep_audit_verdict verdict, const struct skep_audit_look *look,
+                          double seconds)
+{
+    const struct skep_project *project = load->project;
+    const struct skep_audit_update *update = &load->updates[i];
+    struct skep_error reason = {0};
+    struct skep_audit_row row = {.update = update->hash,
+                                 .verdict = verdict,
+                                 .distance = look != NULL ? look->body.distance : 0,
+                                 .overlap = look != NULL ? look->body.overlap : 0,
+                                 .seconds = seconds};
+    if (skep_keeper_db_set_verdict(project->host->db, &project->manifest.project, &row, &reason) !=
+        SKEP_OK) {
+        skep_log(SKEP_LOG_ERROR, "a verdict is lost, and its audit will be done again: %s",
+                 reason.text);
+    }
+}
+
+/* The same verdict for all that has none of its own, and the end of the job. */
+static void end_all(struct skep_audit *audit, struct skep_audit_job *job,
+                    enum skep_audit_verdict verdict)
+{
+    struct skep_audit_load *load = job->load;
+    for (size_t i = 0; i < load->update_count; i++) {
+        write_verdict(load, i, verdict, NULL, 0);
+    }
+    skep_audit_queue_remove(&audit->queue, job);
+    skep_audit_load_remove(load);
+}
+
+/* What was held back goes to the agreement. */
+static void let_in(const struct skep_audit_load *load)
+{
+    for (size_t i = 0; i < load->update_count; i++) {
+        const struct skep_audit_update *update = &load->updates[i];
+        struct skep_round_update waiting = {
+            .hash = update->hash, .donor = load->donor, .base_version = update->base_version};
+        if (skep_kept_shard_merged(update->shard, &update->hash, &load->donor,
+                                   update->base_version) == NULL &&
+            update->base_version + SKEP_LIMIT_STALENESS >=
+                skep_kept_shard_head(update->shard)->version &&
+            skep_trust_admits(update->shard, &update->hash, &load->donor)) {
+            skep_agreement_update(update->shard, &waiting);
+        }
+    }
+}
+
+static void log_look(const struct skep_audit_load *load, size_t i,
+                     const struct skep_audit_look *look, bool valid, double seconds)
+{
+    skep_log(
+        SKEP_LOG_INFO,
+        "audit of update %.12s of donor %.12s for %s: %s, distance %.4f, overlap %.4f, history "
+        "%.4f %.4f %.4f, %.1f s",
+        skep_id_text(load->updates[i].hash.bytes), skep_id_text(load->donor.bytes),
+        load->updates[i].shard->text, valid ? "valid" : "INVALID", look->body.distance,
+        look->body.overlap, look->first, look->second, look->carried, seconds);
+}
+
+/* Whoever lies about one shard has lied about the job: its updates have one verdict. */
+static int judge(struct skep_audit *audit, struct skep_audit_job *job, double seconds,
+                 struct skep_error *err)
+{
+    struct skep_audit_load *load = job->load;
+    struct skep_audit_look *looks = skep_alloc(load->update_count + 1, sizeof *looks);
+    bool valid = true;
+    int result = SKEP_OK;
+    for (size_t i = 0; i < load->update_count && result == SKEP_OK; i++) {
+        bool consistent = skep_audit_load_consistent(load, i);
+        result = skep_audit_load_look(load, i, audit->evidence, &looks[i], err);
+        if (result == SKEP_OK) {
+            bool good = consistent && skep_audit_look_valid(&looks[i]);
+            log_look(load, i, &looks[i], good, seconds);
+            valid = valid && good;
+        }
+    }
+    for (size_t i = 0; i < load->update_count && result == SKEP_OK; i++) {
+        write_verdict(load, i, valid ? SKEP_AUDIT_VALID : SKEP_AUDIT_INVALID, &looks[i], seconds);
+    }
+    free(looks);
+    return result;
+}
+
+/* ---- the worker ---- */
+
+static void run_next(struct skep_audit *audit);
+
+static void on_line(void *user, const char *line)
+{
+    struct skep_audit *audit = user;
+    struct skep_job_event event;
+    if (skep_job_event_decode(line, &event, NULL) != SKEP_OK) {
+        return;
+    }
+    audit->done = audit->done || event.kind == SKEP_JOB_DONE;
+    if (event.kind == SKEP_JOB_ERROR) {
+        skep_log(SKEP_LOG_WARNING, "an audit's worker failed: %s", event.message);
+    }
+}
+
+static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool well, double seconds)
+{
+    struct skep_audit_load *load = job->load;
+    struct skep_error reason = {0};
+    if (well) {
+        well = judge(audit, job, seconds, &reason) == SKEP_OK;
+    }
+    if (!well && reason.text[0] != '\0') {
+        skep_log(SKEP_LOG_WARNING, "an audit failed: %s", reason.text);
+    }
+    if (!skep_audit_queue_ended(job, well)) {
+        return;
+    }
+    if (!well) {
+        end_all(audit, job, SKEP_AUDIT_UNANSWERED);
+        return;
+    }
+    let_in(load);
+    skep_audit_queue_remove(&audit->queue, job);
+    skep_audit_load_remove(load);
+}
+
+static void on_worker_exit(void *user, int status)
+{
+    struct skep_audit *audit = user;
+    struct skep_audit_job *job = audit->running;
+    double seconds = (double)(skep_clock_monotonic_ms() - audit->started_ms) / 1000;
+    skep_process_free(audit->worker);
+    audit->worker = NULL;
+    audit->running = NULL;
+    finish(audit, job, status == 0 && audit->done, seconds);
+    run_next(audit);
+}
+
+static int start_worker(struct skep_audit *audit, const char *path, struct skep_error *err)
+{
+    static const char *const environment[] = {"OPENBLAS_NUM_THREADS=1", "OMP_NUM_THREADS=1", NULL};
+    char *program = skep_process_find("skep-worker");
+    const char *const arguments[] = {"nice", "-n", "19", program, path, NULL};
+    struct skep_process_options options = {.arguments = arguments,
+                                           .environment = environment,
+                                           .on_line = on_line,
+                                           .on_exit = on_worker_exit,
+                                           .user = audit};
+    audit->done = false;
+    audit->started_ms = skep_clock_monotonic_ms();
+    int result = skep_process_start(audit->host->loop, &options, &audit->worker, err);
+    free(program);
+    return result;
+}
+
+static void run_next(struct skep_audit *audit)
+{
+    struct skep_audit_job *job = NULL;
+    while (!audit->host->leaving && (job = skep_audit_queue_next(&audit->queue)) != NULL) {
+        char *path = NULL;
+        struct skep_error reason = {0};
+        int result = skep_audit_load_write(job->load, audit->evidence, &path, &reason);
+        if (result == SKEP_OK) {
+            result = start_worker(audit, path, &reason);
+        }
+        free(path);
+        if (result == SKEP_OK) {
+            audit->running = job;
+            return;
+        }
+        skep_log(SKEP_LOG_WARNING, "an audit cannot begin: %s", reason.text);
+        finish(audit, job, false, 0);
+    }
+}
+
+/* ---- the queue ---- */
+
+/* Those whose needs are there become ready, those that waited too long unanswered. */
+static void look(struct skep_audit *audit)
+{
+    struct skep_audit_job *job = NULL;
+    uint64_t now = now_of(audit);
+    for (job = audit->queue.jobs; job != NULL; job = job->next) {
+        struct skep_audit_load *load = job->load;
+        if (!load->pinned) {
+            skep_audit_load_pin(load);
+        }
+        if (job->stage == SKEP_AUDIT_WAITING &&
+            skep_audit_load_complete(load, audit->evidence, now)) {
+            skep_audit_queue_ready(job);
+        }
+    }
+    while ((job = skep_audit_queue_expired(&audit->queue, now)) != NULL) {
+        const struct skep_audit_load *load = job->load;
+        skep_log(SKEP_LOG_INFO, "donor %.12s did not show what its job of version %llu began with",
+                 skep_id_text(load->donor.bytes), (unsigned long long)load->trunk_version);
+        end_all(audit, job, SKEP_AUDIT_UNANSWERED);
+    }
+    run_next(audit);
+}
+
+static void on_timer(void *user)
+{
+    struct skep_audit *audit = user;
+    if (!audit->host->leaving) {
+        look(audit);
+    }
+}
+
+int skep_audit_open(struct skep_host *host, struct skep_audit **ret_audit, struct skep_error *err)
+{
+    struct skep_audit *audit = skep_alloc(1, sizeof *audit);
+    char *folder = skep_host_path(host, "evidence");
+    audit->host = host;
+    audit->queue.limit = SKEP_AUDIT_JOBS;
+    audit->queue.wait_ms = SKEP_AUDIT_WAIT_MS;
+    audit->timer = skep_timer_new(host->loop, on_timer, audit);
+    int result = skep_evidence_open(folder, SKEP_AUDIT_EVIDENCE_BYTES, is_wanted, audit,
+                                    &audit->evidence, err);
+    free(folder);
+    if (result != SKEP_OK) {
+        skep_audit_close(audit);
+        return result;
+    }
+    skep_timer_start(audit->timer, TICK_MS, TICK_MS);
+    *ret_audit = audit;
+    return SKEP_OK;
+}
+
+void skep_audit_close(struct skep_audit *audit)
+{
+    if (audit == NULL) {
+        return;
+    }
+    skep_process_free(audit->worker);
+    while (audit->queue.jobs != NULL) {
+        struct skep_audit_job *job = audit->queue.jobs;
+        skep_audit_load_free(job->load);
+        skep_audit_queue_remove(&audit->queue, job);
+    }
+    skep_timer_free(audit->timer);
+    skep_evidence_close(audit->evidence);
+    free(audit);
+}
+
+/* ---- from outside ---- */
+
+/* The job of a row, found or new; NULL if there is no room. */
+static struct skep_audit_job *job_of(struct skep_project *project, const struct skep_audit_row *row)
+{
+    struct skep_audit *audit = project->host->audit;
+    struct skep_audit_job *pushed = NULL;
+    struct skep_hash id = skep_audit_id(&project->manifest.project, &row->donor, &row->ticket);
+    struct skep_audit_job *job = skep_audit_queue_find(&audit->queue, &id);
+    if (job == NULL) {
+        job = skep_audit_queue_add(&audit->queue, &id, &pushed);
+    }
+    if (job == NULL && pushed != NULL) {
+        end_all(audit, pushed, SKEP_AUDIT_NOT_DRAWN);
+        job = skep_audit_queue_add(&audit->queue, &id, &pushed);
+    }
+    if (job != NULL && job->load == NULL) {
+        job->load = skep_audit_load_new(project, &row->donor, &row->ticket);
+    }
+    return job;
+}
+
+static void take(struct skep_project *project, const struct skep_audit_row *row)
+{
+    struct skep_audit *audit = project->host->audit;
+    struct skep_error reason = {0};
+    struct skep_audit_job *job = job_of(project, row);
+    int result = job == NULL ? skep_error_set(&reason, SKEP_ERR_STATE, "%u jobs wait already",
+                                              SKEP_AUDIT_JOBS)
+                             : skep_audit_load_add(job->load, row, now_of(audit), &reason);
+    if (result != SKEP_OK) {
+        struct skep_audit_row lost = {.update = row->update, .verdict = SKEP_AUDIT_UNANSWERED};
+        skep_log(SKEP_LOG_INFO, "update %.12s is not audited: %s", skep_id_text(row->update.bytes),
+                 reason.text);
+        (void)skep_keeper_db_set_verdict(audit->host->db, &project->manifest.project, &lost, NULL);
+        return;
+    }
+    if (!skep_trust_is_trusted(project, &row->donor)) {
+        skep_audit_queue_want(&audit->queue, job, true, now_of(audit));
+    }
+}
+
+/* Rows are collected first: the walk must not be disturbed. */
+struct rows {
+    struct skep_audit_row *rows;
+    size_t count;
+};
+
+static int collect(void *user, const struct skep_audit_row *row)
+{
+    struct rows *rows = user;
+    rows->rows = skep_realloc(rows->rows, rows->count + 1, sizeof *rows->rows);
+    rows->rows[rows->count++] = *row;
+    return SKEP_OK;
+}
+
+void skep_audit_resume(struct skep_project *project)
+{
+    struct rows rows = {0};
+    struct skep_error reason = {0};
+    if (!skep_trust_audits(project)) {
+        return;
+    }
+    struct skep_keeper_db *db = project->host->db;
+    (void)skep_keeper_db_drop_audits(db, &project->manifest.project, skep_clock_unix_s() - FORGET_S,
+                                     NULL);
+    if (skep_keeper_db_open_audits(db, &project->manifest.project, collect, &rows, &reason) !=
+        SKEP_OK) {
+        skep_log(SKEP_LOG_WARNING, "%s", reason.text);
+    }
+    for (size_t i = 0; i < rows.count; i++) {
+        take(project, &rows.rows[i]);
+    }
+    free(rows.rows);
+}
+
+int skep_audit_note(struct skep_project *project, const struct skep_update_statement *statement,
+                    const struct skep_hash *update, struct skep_error *err)
+{
+    if (!skep_trust_audits(project) || statement->remote) {
+        return SKEP_OK;
+    }
+    struct skep_audit_row row = {.update = *update,
+                                 .shard = statement->shard,
+                                 .donor = statement->donor,
+                                 .ticket = statement->ticket,
+                                 .base_version = statement->base_version,
+                                 .before = statement->before,
+                                 .after = statement->after,
+                                 .came_s = skep_clock_unix_s()};
+    return skep_keeper_db_add_audit(project->host->db, &project->manifest.project, &row, err);
+}
+
+void skep_audit_took(struct skep_project *project, const struct skep_hash *update)
+{
+    struct skep_audit_row row;
+    if (skep_trust_audits(project) &&
+        skep_keeper_db_get_audit(project->host->db, &project->manifest.project, update, &row,
+                                 NULL) == SKEP_OK &&
+        row.verdict == SKEP_AUDIT_OPEN) {
+        take(project, &row);
+    }
+}
+
+bool skep_audit_asks(struct skep_project *project, const struct skep_hash *update)
+{
+    const struct skep_audit *audit = project->host->audit;
+    for (const struct skep_audit_job *job = audit->queue.jobs; job != NULL; job = job->next) {
+        const struct skep_audit_load *load = job->load;
+        for (size_t i = 0; i < load->update_count && job->stage == SKEP_AUDIT_WAITING; i++) {
+            if (skep_hash_equal(&load->updates[i].hash, update)) {
+                return true;
+            }
+        }
+    }
+    return false;
+}
+
+/* The lot falls with the seal that merged the trunk's update: nobody knew it before. */
+static void draw(struct skep_audit *audit, struct skep_project *project,
+                 const struct skep_receipt *receipt, const struct skep_hash *beacon)
+{
+    struct skep_audit_row row;
+    struct skep_reputation reputation = skep_reputation_find(project->reputations, &receipt->donor);
+    if (skep_keeper_db_get_audit(audit->host->db, &project->manifest.project, &receipt->update,
+                                 &row, NULL) != SKEP_OK ||
+        row.verdict != SKEP_AUDIT_OPEN) {
+        return;
+    }
+    struct skep_hash id = skep_audit_id(&project->manifest.project, &row.donor, &row.ticket);
+    struct skep_audit_job *job = skep_audit_queue_find(&audit->queue, &id);
+    if (job == NULL || job->stage != SKEP_AUDIT_PINNED) {
+        return;
+    }
+    if (skep_audit_drawn(beacon, &receipt->update, skep_audit_permille(&reputation))) {
+        skep_audit_queue_want(&audit->queue, job, false, now_of(audit));
+    } else {
+        end_all(audit, job, SKEP_AUDIT_NOT_DRAWN);
+    }
+}
+
+/* Those that no version has merged in time will never be drawn. */
+static void forget_stale(struct skep_audit *audit, const struct skep_project *project,
+                         uint64_t version)
+{
+    struct skep_audit_job *next = NULL;
+    for (struct skep_audit_job *job = audit->queue.jobs; job != NULL; job = next) {
+        const struct skep_audit_load *load = job->load;
+        next = job->next;
+        if (job->stage == SKEP_AUDIT_PINNED && load->project == project && load->has_trunk &&
+            load->trunk_version + SKEP_LIMIT_STALENESS + 1 < version) {
+            end_all(audit, job, SKEP_AUDIT_NOT_DRAWN);
+        }
+    }
+}
+
+void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *seal,
+                       const struct skep_hash *payload_hash)
+{
+    struct skep_project *project = shard->project;
+    struct skep_audit *audit = project->host->audit;
+    if (shard->shard.kind != SKEP_SHARD_TRUNK || !project->manifest.trust.audits) {
+        return;
+    }
+    skep_trust_follow(project);
+    if (!skep_trust_audits(project) || audit == NULL || project->reputations == NULL) {
+        return;
+    }
+    for (size_t i = 0; i < seal->receipt_count; i++) {
+        draw(audit, project, &seal->receipts[i], payload_hash);
+    }
+    forget_stale(audit, project, seal->version);
+}
+
+int skep_audit_evidence(struct skep_audit *audit, const struct skep_hash *history, const void *data,
+                        size_t size, struct skep_error *err)
+{
+    const struct skep_kept_shard *shard = shard_of_wanted(audit, history);
+    if (shard == NULL) {
+        return skep_error_set(err, SKEP_ERR_NOT_FOUND, "nobody here asked for history %.16s",
+                              skep_id_text(history->bytes));
+    }
+    int result = skep_evidence_put(audit->evidence, history, shard->shape.layout.parameters, data,
+                                   size, err);
+    if (result == SKEP_OK) {
+        look(audit);
+    }
+    return result;
+}
+
+size_t skep_audit_waiting(const struct skep_audit *audit)
+{
+    return audit->queue.count - skep_audit_queue_count(&audit->queue, SKEP_AUDIT_PINNED);
+}
+
+uint64_t skep_audit_evidence_bytes(const struct skep_audit *audit)
+{
+    return skep_evidence_bytes(audit->evidence);
+}

@@ -1,0 +1,62 @@
+/*
+ * The keeper's auditor: repeats jobs of donors from their tickets with the program that donors run, and says whether the same came of it.
+ *
+ *   update --took()--> audit-queue.h --worker--> audit-verdict.h --> row in the database --> into the agreement, if it was held back
+ *
+ * In probation (swarm/reputation.h) an update is held back from the agreement until it was found valid. Trusted donors' updates are merged
+ * at once; what the job began with is held until the seal that merged it draws it (skep_audit_drawn()) or not. For a draw or in probation the
+ * donor is asked for its histories: the answer to its update says "evidence": "wanted", and GET .../evidence lists them.
+ *
+ * One worker at a time, niced, on one thread. What waits is in the database and in DIR/audit, so a crash loses nothing.
+ */
+#ifndef SKEP_SERVER_AUDIT_H
+#define SKEP_SERVER_AUDIT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "common/base/error.h"
+#include "common/base/id.h"
+#include "common/wire/statements.h"
+
+#define SKEP_AUDIT_JOBS 64u        /* held at once */
+#define SKEP_AUDIT_WAIT_MS 120000u /* for the donor's histories */
+#define SKEP_AUDIT_EVIDENCE_BYTES (8ull << 30)
+
+struct skep_audit;
+struct skep_host;
+struct skep_kept_shard;
+struct skep_project;
+
+int skep_audit_open(struct skep_host *host, struct skep_audit **ret_audit, struct skep_error *err);
+/* Kills a worker that runs; its job is taken up by the next start. */
+void skep_audit_close(struct skep_audit *audit);
+
+/* Takes up what was open when the keeper ended: once the project is loaded. */
+void skep_audit_resume(struct skep_project *project);
+/* Before the update is stored: what its donor committed to. */
+int skep_audit_note(struct skep_project *project, const struct skep_update_statement *statement,
+                    const struct skep_hash *update, struct skep_error *err);
+/* The update is stored. */
+void skep_audit_took(struct skep_project *project, const struct skep_hash *update);
+/* Is its donor to show histories? */
+bool skep_audit_asks(struct skep_project *project, const struct skep_hash *update);
+/* A version was sealed. */
+void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *seal,
+                       const struct skep_hash *payload_hash);
+
+/* Histories that a donor is asked for; until `each` says false. */
+void skep_audit_wanted(struct skep_project *project, const struct skep_peer_id *donor,
+                       bool (*each)(void *user, const struct skep_hash *history,
+                                    const struct skep_kept_shard *shard),
+                       void *user);
+/* A history that was asked for. SKEP_ERR_NOT_FOUND if nobody did, else as skep_evidence_put(). */
+int skep_audit_evidence(struct skep_audit *audit, const struct skep_hash *history, const void *data,
+                        size_t size, struct skep_error *err);
+
+/* For status: jobs that wait (for evidence or their turn), histories held. */
+size_t skep_audit_waiting(const struct skep_audit *audit);
+uint64_t skep_audit_evidence_bytes(const struct skep_audit *audit);
+
+#endif

@@ -1,0 +1,116 @@
+#!/usr/bin/python3
+"""A keeper that audits: an honest donor's jobs are repeated, found valid and merged; one that turns its updates around is caught. Prints TAP."""
+import os
+import shutil
+import sys
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import skep
+
+TASK = skep.TINY_TASK + "trust:\n  audits: true\n  stamp_bits: 0\n"
+
+# A worker that trains like the real one and then turns the sign of everything it publishes.
+CHEAT = '''#!/usr/bin/python3
+import glob, os, struct, subprocess, sys
+
+def turn(data):
+    """An update's body with each value's sign turned: the codebook backwards and negative, each code counted from its other end."""
+    out = data[:4]
+    at = 4
+    for _ in range(struct.unpack_from("<I", data)[0]):
+        codebook = struct.unpack_from("<4f", data, at)
+        blocks, size = struct.unpack_from("<II", data, at + 16)
+        bits = [data[at + 24 + i // 8] >> i % 8 & 1 for i in range(8 * size)]
+        i = 0
+        while len(bits) - i >= 8:
+            while bits[i]:
+                i += 1
+            i += 6
+            bits[i] ^= 1
+            bits[i + 1] ^= 1
+            i += 2
+        packed = bytes(sum(bits[8 * j + k] << k for k in range(8)) for j in range(size))
+        out += struct.pack("<4f", *(0.0 - value for value in reversed(codebook))) + struct.pack("<II", blocks, size) + packed
+        at += 24 + size
+    return out
+
+worker = subprocess.Popen([os.environ["REAL_WORKER"]] + sys.argv[1:], stdout=subprocess.PIPE, text=True)
+for line in worker.stdout:
+    if '"done"' in line:
+        for path in glob.glob(os.path.join(os.path.dirname(sys.argv[1]), "*.body")):
+            with open(path, "rb") as file:
+                body = turn(file.read())
+            with open(path, "wb") as file:
+                file.write(body)
+    print(line, end="", flush=True)
+sys.exit(worker.wait())
+'''
+
+tap = skep.Tap()
+swarm = skep.Swarm(keepers=1, donors=0, task=TASK)
+
+
+def audits():
+    return swarm.get(0, f"/v1/projects/{swarm.project}/audits").json()
+
+
+def found(verdict, **fields):
+    return [one for one in audits()["audits"]
+            if one["verdict"] == verdict and all(one[key] == value for key, value in fields.items())]
+
+
+def start_donor(i, program, environment=None):
+    arguments = [program, "--dir", swarm.path(f"donor-{i}"), "--listen-host", swarm.donor_host(i),
+                 "--attach", swarm.project, "--bootstrap", f"{swarm.keeper_host(0)}:{skep.PORT}"]
+    swarm.processes[f"donor-{i}"] = skep.Process(arguments, swarm.path(f"donor-{i}.log"), environment)
+
+
+@tap.case
+def an_honest_donors_jobs_are_found_valid_and_merged():
+    start_donor(0, skep.program("skepd"))
+    skep.wait("three rounds", lambda: swarm.versions(0) >= 3)
+    assert not found("invalid") and not found("unanswered"), audits()
+    trunks = found("valid", shard="trunk")
+    assert len(trunks) >= 3, audits()
+    experts = [one for one in found("valid") if one["shard"] != "trunk"]
+    assert len(experts) >= len(trunks), audits()
+    print(f"# distance {max(one['distance'] for one in found('valid')):.4f}, overlap "
+          f"{min(one['overlap'] for one in found('valid')):.4f}, {max(one['seconds'] for one in trunks):.2f} s, "
+          f"{audits()['evidence_bytes']} bytes of histories")
+
+
+@tap.case
+def what_is_open_is_taken_up_by_the_next_keeper():
+    swarm.processes["keeper-0"].kill()
+    swarm.start_keeper(0)
+    version = swarm.versions(0)
+    skep.wait("two rounds more", lambda: swarm.versions(0) >= version + 2)
+    assert not found("invalid") and not found("unanswered"), audits()
+
+
+@tap.case
+def a_donor_that_turns_its_updates_around_is_caught_and_refused():
+    folder = swarm.path("cheat")
+    os.mkdir(folder)
+    shutil.copy(skep.program("skepd"), folder)
+    worker = os.path.join(folder, "skep-worker")
+    with open(worker, "w") as file:
+        file.write(CHEAT)
+    os.chmod(worker, 0o755)
+    start_donor(1, os.path.join(folder, "skepd"), {"REAL_WORKER": os.path.abspath(skep.program("skep-worker"))})
+    skep.wait("an invalid update", lambda: found("invalid", shard="trunk"))
+    caught = found("invalid", shard="trunk")[0]
+    assert caught["distance"] > 1, caught
+    skep.wait("a refusal", lambda: "no job gives" in swarm.processes["donor-1"].tail(1000))
+    version = swarm.versions(0)
+    skep.wait("the honest one goes on", lambda: swarm.versions(0) >= version + 2)
+    assert all(one["donor"] == caught["donor"] for one in found("invalid")), audits()
+    receipts = swarm.get(0, f"/v1/projects/{swarm.project}/receipts?donor={caught['donor']}&after=0&most=10").json()
+    assert receipts["receipts"] == [], receipts
+
+
+with swarm:
+    result = tap.main()
+    if result:
+        swarm.end(keep=True)
+sys.exit(result)
