@@ -4,6 +4,13 @@
 
 #define FIGURE 3 /* place of the first figure in SET_VERDICT */
 
+const char *skep_audit_verdict_name(enum skep_audit_verdict verdict)
+{
+    static const char *const names[SKEP_AUDIT_VERDICTS] = {"open", "valid", "invalid", "unanswered",
+                                                           "not drawn"};
+    return names[verdict];
+}
+
 static struct skep_query *use(struct skep_keeper_db *db, enum skep_keeper_query which,
                               const struct skep_project_id *project, struct skep_error *err)
 {

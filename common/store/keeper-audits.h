@@ -22,6 +22,8 @@ enum skep_audit_verdict {
     SKEP_AUDIT_VERDICTS,
 };
 
+const char *skep_audit_verdict_name(enum skep_audit_verdict verdict);
+
 struct skep_audit_row {
     struct skep_hash update;
     struct skep_shard shard;

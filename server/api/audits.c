@@ -10,10 +10,6 @@
 #define MOST_WANTED 512
 #define MOST_AUDITS 500
 
-/* In the order of enum skep_audit_verdict. */
-static const char *const verdicts[SKEP_AUDIT_VERDICTS] = {"open", "valid", "invalid", "unanswered",
-                                                          "not drawn"};
-
 struct wanted {
     struct skep_json *list;
     size_t count;
@@ -77,7 +73,7 @@ static int add_audit(void *user, const struct skep_audit_row *row)
     skep_json_set_shard(item, "shard", &row->shard);
     skep_json_set_hex(item, "donor", row->donor.bytes, SKEP_ID_SIZE);
     skep_json_set_integer(item, "base_version", (int64_t)row->base_version);
-    skep_json_set_text(item, "verdict", verdicts[row->verdict]);
+    skep_json_set_text(item, "verdict", skep_audit_verdict_name(row->verdict));
     skep_json_set_real(item, "distance", row->distance);
     skep_json_set_real(item, "overlap", row->overlap);
     skep_json_set_real(item, "seconds", row->seconds);
@@ -105,7 +101,8 @@ SKEP_API_HANDLER(skep_api_get_audits)
         result = skep_keeper_db_count_audits(host->db, &project->manifest.project, counts, err);
     }
     for (size_t i = 0; i < SKEP_AUDIT_VERDICTS; i++) {
-        skep_json_set_integer(totals, verdicts[i], (int64_t)counts[i]);
+        skep_json_set_integer(totals, skep_audit_verdict_name((enum skep_audit_verdict)i),
+                              (int64_t)counts[i]);
     }
     skep_json_set_integer(root, "jobs_waiting", (int64_t)skep_audit_waiting(host->audit));
     skep_json_set_integer(root, "evidence_bytes", (int64_t)skep_audit_evidence_bytes(host->audit));

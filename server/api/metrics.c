@@ -2,8 +2,10 @@
 #include <stdlib.h>
 
 #include "common/base/alloc.h"
+#include "common/store/keeper-audits.h"
 #include "server/api/api.h"
 #include "server/api/reply.h"
+#include "server/audit.h"
 
 static void append(struct skep_buffer *to, char *take_line)
 {
@@ -22,12 +24,33 @@ static void add_refusals(const struct skep_project *project, struct skep_buffer 
     }
 }
 
+static int add_audits(struct skep_host *host, struct skep_buffer *to, struct skep_error *err)
+{
+    int result = SKEP_OK;
+    append(to, skep_format("# HELP skep_audit_jobs Jobs that wait to be repeated.\n"
+                           "# TYPE skep_audit_jobs gauge\nskep_audit_jobs %zu\n"
+                           "# HELP skep_audits Updates by what was found.\n"
+                           "# TYPE skep_audits gauge\n",
+                           skep_audit_waiting(host->audit)));
+    for (size_t i = 0; i < host->project_count && result == SKEP_OK; i++) {
+        const struct skep_project_id *project = &host->projects[i]->manifest.project;
+        uint64_t counts[SKEP_AUDIT_VERDICTS] = {0};
+        result = skep_keeper_db_count_audits(host->db, project, counts, err);
+        for (size_t verdict = 0; verdict < SKEP_AUDIT_VERDICTS; verdict++) {
+            append(to, skep_format("skep_audits{project=\"%s\",verdict=\"%s\"} %llu\n",
+                                   skep_id_text(project->bytes),
+                                   skep_audit_verdict_name((enum skep_audit_verdict)verdict),
+                                   (unsigned long long)counts[verdict]));
+        }
+    }
+    return result;
+}
+
 SKEP_API_HANDLER(skep_api_get_metrics)
 {
     (void)exchange;
     (void)parts;
-    (void)err;
-    const struct skep_host *host = user;
+    struct skep_host *host = user;
     struct skep_buffer text = {0};
     skep_buffer_append_text(&text, "# HELP skep_updates_accepted_total Updates stored.\n"
                                    "# TYPE skep_updates_accepted_total counter\n");
@@ -41,6 +64,11 @@ SKEP_API_HANDLER(skep_api_get_metrics)
                                    "# TYPE skep_updates_refused_total counter\n");
     for (size_t i = 0; i < host->project_count; i++) {
         add_refusals(host->projects[i], &text);
+    }
+    int result = add_audits(host, &text, err);
+    if (result != SKEP_OK) {
+        skep_buffer_done(&text);
+        return result;
     }
     reply->status = 200;
     reply->content_type = "text/plain; version=0.0.4";

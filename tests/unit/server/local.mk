@@ -1,4 +1,5 @@
-UNIT_TESTS += tests/unit/server/test-experts-pass tests/unit/server/test-experts-queue tests/unit/server/test-experts-sessions \
+UNIT_TESTS += tests/unit/server/test-audit-queue tests/unit/server/test-audit-verdict \
+    tests/unit/server/test-evidence tests/unit/server/test-experts-pass tests/unit/server/test-experts-queue tests/unit/server/test-experts-sessions \
     tests/unit/server/test-options tests/unit/server/test-reply tests/unit/server/test-router \
     tests/unit/server/test-shape
 tests_unit_server_test_experts_pass_SOURCES = tests/unit/server/test-experts-pass.c
@@ -18,3 +19,9 @@ tests_unit_server_test_options_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(
 UNIT_TESTS += tests/unit/server/test-intake
 tests_unit_server_test_intake_SOURCES = tests/unit/server/test-intake.c
 tests_unit_server_test_intake_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+tests_unit_server_test_audit_queue_SOURCES = tests/unit/server/test-audit-queue.c
+tests_unit_server_test_audit_queue_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+tests_unit_server_test_audit_verdict_SOURCES = tests/unit/server/test-audit-verdict.c
+tests_unit_server_test_audit_verdict_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+tests_unit_server_test_evidence_SOURCES = tests/unit/server/test-evidence.c
+tests_unit_server_test_evidence_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)

@@ -1,0 +1,124 @@
+/* Which jobs a keeper repeats, and when. */
+#include <string.h>
+
+#include "server/audit-queue.h"
+#include "tests/lib/cmocka.h"
+
+static struct skep_audit_job *add(struct skep_audit_queue *queue, uint8_t number)
+{
+    struct skep_hash id = {{number}};
+    struct skep_audit_job *pushed = NULL;
+    struct skep_audit_job *job = skep_audit_queue_add(queue, &id, &pushed);
+    assert_null(pushed);
+    return job;
+}
+
+static void empty(struct skep_audit_queue *queue)
+{
+    while (queue->jobs != NULL) {
+        skep_audit_queue_remove(queue, queue->jobs);
+    }
+    assert_int_equal(queue->count, 0);
+}
+
+static struct skep_audit_job *add_ready(struct skep_audit_queue *queue, uint8_t number, bool urgent)
+{
+    struct skep_audit_job *job = add(queue, number);
+    skep_audit_queue_want(queue, job, urgent, 0);
+    skep_audit_queue_ready(job);
+    return job;
+}
+
+static void one_runs_at_a_time_and_those_that_a_merge_waits_for_go_first(void **state)
+{
+    (void)state;
+    struct skep_audit_queue queue = {.limit = 8, .wait_ms = 100};
+    struct skep_audit_job *drawn = add_ready(&queue, 1, false);
+    struct skep_audit_job *first = add_ready(&queue, 2, true);
+    struct skep_audit_job *second = add_ready(&queue, 3, true);
+    assert_ptr_equal(skep_audit_queue_next(&queue), first);
+    assert_null(skep_audit_queue_next(&queue));
+    assert_true(skep_audit_queue_ended(first, true));
+    skep_audit_queue_remove(&queue, first);
+    assert_ptr_equal(skep_audit_queue_next(&queue), second);
+    skep_audit_queue_remove(&queue, second);
+    assert_ptr_equal(skep_audit_queue_next(&queue), drawn);
+    empty(&queue);
+}
+
+static void what_nobody_wants_does_not_run_and_what_is_not_there_waits(void **state)
+{
+    (void)state;
+    struct skep_audit_queue queue = {.limit = 8, .wait_ms = 100};
+    struct skep_audit_job *job = add(&queue, 1);
+    skep_audit_queue_ready(job);
+    assert_null(skep_audit_queue_next(&queue));
+    assert_null(skep_audit_queue_expired(&queue, UINT64_MAX));
+    skep_audit_queue_want(&queue, job, false, 1000);
+    assert_null(skep_audit_queue_next(&queue));
+    assert_int_equal(skep_audit_queue_count(&queue, SKEP_AUDIT_WAITING), 1);
+    skep_audit_queue_ready(job);
+    assert_ptr_equal(skep_audit_queue_next(&queue), job);
+    empty(&queue);
+}
+
+static void who_waits_too_long_expires_and_a_second_wish_gives_no_more_time(void **state)
+{
+    (void)state;
+    struct skep_audit_queue queue = {.limit = 8, .wait_ms = 100};
+    struct skep_audit_job *job = add(&queue, 1);
+    skep_audit_queue_want(&queue, job, false, 1000);
+    skep_audit_queue_want(&queue, job, true, 1090);
+    assert_true(job->urgent);
+    assert_null(skep_audit_queue_expired(&queue, 1099));
+    assert_ptr_equal(skep_audit_queue_expired(&queue, 1100), job);
+    skep_audit_queue_ready(job);
+    assert_null(skep_audit_queue_expired(&queue, 9999));
+    empty(&queue);
+}
+
+static void a_worker_that_fails_is_tried_again_once(void **state)
+{
+    (void)state;
+    struct skep_audit_queue queue = {.limit = 8, .wait_ms = 100};
+    struct skep_audit_job *job = add_ready(&queue, 1, false);
+    assert_ptr_equal(skep_audit_queue_next(&queue), job);
+    assert_false(skep_audit_queue_ended(job, false));
+    assert_ptr_equal(skep_audit_queue_next(&queue), job);
+    assert_true(skep_audit_queue_ended(job, false));
+    empty(&queue);
+}
+
+static void
+a_full_queue_gives_up_the_oldest_that_is_only_held_and_never_one_that_is_wanted(void **state)
+{
+    (void)state;
+    struct skep_audit_queue queue = {.limit = 3, .wait_ms = 100};
+    struct skep_hash id = {{9}};
+    struct skep_audit_job *pushed = NULL;
+    add_ready(&queue, 1, true);
+    struct skep_audit_job *older = add(&queue, 2);
+    struct skep_audit_job *newer = add(&queue, 3);
+    assert_null(skep_audit_queue_add(&queue, &id, &pushed));
+    assert_ptr_equal(pushed, older);
+    skep_audit_queue_want(&queue, older, true, 0);
+    skep_audit_queue_want(&queue, newer, true, 0);
+    assert_null(skep_audit_queue_add(&queue, &id, &pushed));
+    assert_null(pushed);
+    assert_ptr_equal(skep_audit_queue_find(&queue, &(struct skep_hash){{3}}), newer);
+    assert_null(skep_audit_queue_find(&queue, &id));
+    empty(&queue);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(one_runs_at_a_time_and_those_that_a_merge_waits_for_go_first),
+        cmocka_unit_test(what_nobody_wants_does_not_run_and_what_is_not_there_waits),
+        cmocka_unit_test(who_waits_too_long_expires_and_a_second_wish_gives_no_more_time),
+        cmocka_unit_test(a_worker_that_fails_is_tried_again_once),
+        cmocka_unit_test(
+            a_full_queue_gives_up_the_oldest_that_is_only_held_and_never_one_that_is_wanted),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
