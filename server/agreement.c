@@ -93,16 +93,16 @@ void skep_agreement_free(struct skep_agreement *agreement)
 
 static void do_merge(struct skep_kept_shard *shard, const struct skep_round_action *action)
 {
-    struct skep_hash root;
+    struct skep_round_outcome outcome = {0};
     struct skep_error reason = {0};
     uint64_t base = skep_kept_shard_head(shard)->version;
-    int result = skep_kept_shard_merge(shard, action->list, action->list_count, &root, &reason);
+    int result = skep_kept_shard_merge(shard, action->list, action->list_count, &outcome, &reason);
     if (result != SKEP_OK) {
         skep_log(SKEP_LOG_WARNING, "%s: merging %zu updates onto version %llu failed: %s",
                  shard->text, action->list_count, (unsigned long long)base, reason.text);
     }
     skep_round_merged(shard->round, base, action->list, action->list_count,
-                      result == SKEP_OK ? &root : NULL, now_of(shard));
+                      result == SKEP_OK ? &outcome : NULL, now_of(shard));
 }
 
 /* An update on its way from another keeper. */

@@ -33,7 +33,7 @@ server_libskep_server_a_SOURCES = \
     server/peers.c server/peers.h \
     server/project.c server/project.h \
     server/shape.c server/shape.h \
-    server/shard.c server/shard.h \
+    server/shard.c server/shard.h server/shard-seals.c \
     server/sync.c server/sync.h \
     server/trust.c server/trust.h
 server_skep_keeper_SOURCES = server/main.c

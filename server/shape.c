@@ -7,6 +7,7 @@
 #include "common/merge/compress.h"
 #include "common/merge/mask.h"
 #include "common/merge/merge.h"
+#include "common/swarm/chunk-hash.h"
 #include "common/swarm/update-open.h"
 
 void skep_shape_init(struct skep_shape *shape, const struct skep_manifest *manifest,
@@ -124,69 +125,129 @@ int skep_shape_compress(const struct skep_shape *shape, uint64_t base, const flo
                                     residual, ret_body, err);
 }
 
-/* One file into `body` and its staleness. */
-static int open_input(const struct skep_shape *shape, uint64_t version,
-                      const struct skep_buffer *file, struct skep_update_body *body,
-                      struct skep_merge_input *input, struct skep_error *err)
+/* What a merge takes of one round, opened. */
+struct opened {
+    struct skep_update_body bodies[SKEP_LIMIT_UPDATES_PER_ROUND];
+    struct skep_merge_input inputs[SKEP_LIMIT_UPDATES_PER_ROUND];
+    struct skep_peer_id donors[SKEP_LIMIT_UPDATES_PER_ROUND];
+    struct skep_merge_report report;
+};
+
+/* File i of the round. */
+static int open_input(const struct skep_shape *shape, const struct skep_shape_round *round,
+                      size_t i, struct opened *opened, struct skep_error *err)
 {
     struct skep_update_statement statement;
     struct skep_hash hash;
+    const struct skep_buffer *file = &round->files[i];
     const uint8_t *bytes = NULL;
     size_t size = 0;
     int result = skep_update_open(file->data, file->size, &statement, &hash, &bytes, &size, err);
     if (result != SKEP_OK) {
         return result;
     }
-    if (statement.base_version > version ||
-        version - statement.base_version > SKEP_LIMIT_STALENESS) {
+    uint64_t base = statement.base_version;
+    if (base > round->version || round->version - base > SKEP_LIMIT_STALENESS) {
         return skep_error_set(err, SKEP_ERR_STALE,
                               "update %.12s starts from version %llu and cannot be merged onto "
                               "version %llu",
-                              skep_id_text(hash.bytes), (unsigned long long)statement.base_version,
-                              (unsigned long long)version);
+                              skep_id_text(hash.bytes), (unsigned long long)base,
+                              (unsigned long long)round->version);
     }
-    result = decode_body(shape, statement.base_version, bytes, size, body, err);
-    input->body = body;
-    input->staleness = (uint32_t)(version - statement.base_version);
-    input->hash = hash;
+    opened->donors[i] = statement.donor;
+    opened->inputs[i] = (struct skep_merge_input){
+        .body = &opened->bodies[i], .staleness = (uint32_t)(round->version - base), .hash = hash};
+    return decode_body(shape, base, bytes, size, &opened->bodies[i], err);
+}
+
+static int open_round(const struct skep_shape *shape, const struct skep_shape_round *round,
+                      struct opened *opened, struct skep_error *err)
+{
+    bool left_out[SKEP_LIMIT_UPDATES_PER_ROUND];
+    int result = SKEP_OK;
+    for (size_t i = 0; i < round->count && result == SKEP_OK; i++) {
+        result = open_input(shape, round, i, opened, err);
+    }
+    if (result == SKEP_OK) {
+        skep_standings_judge(round->standings, opened->donors, round->count, left_out);
+        for (size_t i = 0; i < round->count; i++) {
+            opened->inputs[i].left_out = left_out[i];
+        }
+    }
     return result;
 }
 
-int skep_shape_merge(const struct skep_shape *shape, uint64_t version,
-                     const struct skep_buffer *state_file, const struct skep_buffer *files,
-                     size_t count, struct skep_buffer *ret_file, struct skep_error *err)
+/* The state as floats, merged. */
+static int merge_state(const struct skep_shape *shape, const struct skep_shape_round *round,
+                       struct opened *opened, float *parameters, struct skep_error *err)
 {
-    struct skep_update_body *bodies = skep_alloc(count + 1, sizeof *bodies);
-    struct skep_merge_input *inputs = skep_alloc(count + 1, sizeof *inputs);
-    float *parameters = NULL;
-    int result = SKEP_OK;
-    for (size_t i = 0; i < count && result == SKEP_OK; i++) {
-        result = open_input(shape, version, &files[i], &bodies[i], &inputs[i], err);
+    int result = skep_state_read(&shape->layout, round->state_file->data, round->state_file->size,
+                                 parameters, err);
+    if (result != SKEP_OK) {
+        return result;
     }
+    const struct skep_merge_shard shard = {
+        .parameters = parameters,
+        .offsets = shape->offsets,
+        .tensor_count = shape->layout.tensor_count,
+    };
+    const struct skep_merge_options options = {
+        .config = &shape->manifest->merge,
+        .norm_limit = skep_standings_norm_limit(round->standings),
+        .threads = 1,
+    };
+    return skep_merge(&shard, opened->inputs, round->count, &options, &opened->report, err);
+}
+
+static struct skep_hash root_of(const struct skep_shape *shape, const struct skep_buffer *file)
+{
+    struct skep_chunks chunks = {0};
+    skep_chunks_of(file->data, file->size, shape->manifest->chunk_bytes, &chunks);
+    struct skep_hash root = skep_chunks_root(&chunks);
+    skep_chunks_done(&chunks);
+    return root;
+}
+
+static void write_outcome(const struct skep_merge_report *report, size_t count,
+                          struct skep_round_outcome *ret_outcome)
+{
+    ret_outcome->norm = report->median_norm;
+    for (size_t i = 0; i < count; i++) {
+        const struct skep_merge_verdict *verdict = &report->inputs[i];
+        ret_outcome->updates[i] =
+            (struct skep_round_fate){.merged = verdict->merged,
+                                     .copy = verdict->copy_of != SKEP_MERGE_NO_COPY,
+                                     .agreement_permille = verdict->agreement_permille};
+    }
+}
+
+int skep_shape_merge(const struct skep_shape *shape, const struct skep_shape_round *round,
+                     struct skep_buffer *ret_file, struct skep_round_outcome *ret_outcome,
+                     struct skep_error *err)
+{
+    if (round->count > SKEP_LIMIT_UPDATES_PER_ROUND) {
+        return skep_error_set(err, SKEP_ERR_TOO_LARGE,
+                              "%zu updates in one merge; allowed: up to %u", round->count,
+                              SKEP_LIMIT_UPDATES_PER_ROUND);
+    }
+    struct opened *opened = skep_alloc(1, sizeof *opened);
+    float *parameters = NULL;
+    int result = open_round(shape, round, opened, err);
     if (result == SKEP_OK) {
         result = new_parameters(shape, &parameters, err);
     }
     if (result == SKEP_OK) {
-        result =
-            skep_state_read(&shape->layout, state_file->data, state_file->size, parameters, err);
-    }
-    if (result == SKEP_OK) {
-        const struct skep_merge_shard shard = {
-            .parameters = parameters,
-            .offsets = shape->offsets,
-            .tensor_count = shape->layout.tensor_count,
-        };
-        const struct skep_merge_options options = {.config = &shape->manifest->merge, .threads = 1};
-        result = skep_merge(&shard, inputs, count, &options, NULL, err);
+        result = merge_state(shape, round, opened, parameters, err);
     }
     if (result == SKEP_OK) {
         skep_state_write(&shape->layout, parameters, ret_file);
+        ret_outcome->root = root_of(shape, ret_file);
+        write_outcome(&opened->report, round->count, ret_outcome);
     }
-    for (size_t i = 0; i < count; i++) {
-        skep_update_body_done(&bodies[i]);
+    for (size_t i = 0; i < round->count; i++) {
+        skep_update_body_done(&opened->bodies[i]);
     }
-    free(bodies);
-    free(inputs);
+    free(opened);
     free(parameters);
     return result;
 }

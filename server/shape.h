@@ -1,8 +1,8 @@
 /*
  * The shape of one shard and what follows from it alone: version 0 from the manifest's seed, and the merge of update files
- * onto a state file. Pure: bytes in, bytes out; the same bytes on every keeper.
+ * onto a state file. Pure: bytes in, bytes out; the same bytes on every keeper, and the same words about each update.
  *
- *   state file of version v  +  update files  ->  state file of version v + 1
+ *   state file of version v  +  update files  +  standings of v  ->  state file of version v + 1  +  outcome (swarm/round.h)
  */
 #ifndef SKEP_SERVER_SHAPE_H
 #define SKEP_SERVER_SHAPE_H
@@ -12,7 +12,9 @@
 
 #include "common/base/bytes.h"
 #include "common/base/error.h"
+#include "common/merge/standings.h"
 #include "common/model/layout.h"
+#include "common/swarm/round.h"
 #include "common/wire/manifest.h"
 #include "common/wire/update.h"
 
@@ -44,10 +46,20 @@ int skep_shape_check_body(const struct skep_shape *shape, uint64_t base, const v
 /* The same, and the body as the decoder leaves it; the caller frees. */
 int skep_shape_open_body(const struct skep_shape *shape, uint64_t base, const void *body,
                          size_t size, struct skep_update_body *ret_body, struct skep_error *err);
-/* Merges `count` update files onto the state of version `version`. Files are checked again; one that is broken or whose base
- * version is newer than `version` or more than SKEP_LIMIT_STALENESS older makes the whole merge fail. */
-int skep_shape_merge(const struct skep_shape *shape, uint64_t version,
-                     const struct skep_buffer *state_file, const struct skep_buffer *files,
-                     size_t count, struct skep_buffer *ret_file, struct skep_error *err);
+/* A merge: all borrowed. */
+struct skep_shape_round {
+    uint64_t version; /* merged onto */
+    const struct skep_buffer *state_file;
+    const struct skep_buffer
+        *files; /* updates, in the list's order; at most SKEP_LIMIT_UPDATES_PER_ROUND */
+    size_t count;
+    const struct skep_standings *standings; /* as of `version` */
+};
+
+/* Merges the files onto the state. They are checked again; one that is broken or whose base version is newer than `version` or more than
+ * SKEP_LIMIT_STALENESS older makes the whole merge fail. *ret_outcome says what became of each, and the root of ret_file in chunks. */
+int skep_shape_merge(const struct skep_shape *shape, const struct skep_shape_round *round,
+                     struct skep_buffer *ret_file, struct skep_round_outcome *ret_outcome,
+                     struct skep_error *err);
 
 #endif

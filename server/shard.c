@@ -140,6 +140,12 @@ static int load_recent(struct skep_kept_shard *shard, struct skep_error *err)
     return SKEP_OK;
 }
 
+static void load_standings(struct skep_kept_shard *shard)
+{
+    skep_standings_free(shard->standings);
+    shard->standings = skep_kept_shard_standings(shard, shard->versions[0].version);
+}
+
 static bool state_used(const struct skep_kept_shard *shard, const struct skep_hash *state)
 {
     for (size_t i = 0; i < shard->version_count; i++) {
@@ -295,10 +301,11 @@ static int load_rows(struct skep_kept_shard *shard, struct skep_error *err)
 
 /* Makes a stored version the newest in memory; after a jump its predecessors are read from their rows. */
 static int show_version(struct skep_kept_shard *shard, const struct skep_kept_version *version,
-                        struct skep_error *err)
+                        const struct skep_seal *seal, struct skep_error *err)
 {
     if (version->version == shard->versions[0].version + 1) {
         push_version(shard, version);
+        skep_standings_push(shard->standings, seal);
     } else {
         while (shard->version_count > 0) {
             drop_oldest(shard);
@@ -307,6 +314,7 @@ static int show_version(struct skep_kept_shard *shard, const struct skep_kept_ve
         if (result != SKEP_OK) {
             return result;
         }
+        load_standings(shard);
     }
     return load_recent(shard, err);
 }
@@ -344,18 +352,20 @@ static struct skep_hash merge_key(uint64_t base, const struct skep_round_update 
     return key;
 }
 
-/* Reads the update files of a list and merges them onto a state. */
-static int merge_files(struct skep_kept_shard *shard, uint64_t base,
-                       const struct skep_buffer *state, const struct skep_round_update *list,
-                       size_t count, struct skep_buffer *ret_file, struct skep_error *err)
+/* Reads the update files of a list and merges them onto what `round` says besides. */
+static int merge_files(struct skep_kept_shard *shard, struct skep_shape_round round,
+                       const struct skep_round_update *list, struct skep_buffer *ret_file,
+                       struct skep_round_outcome *ret_outcome, struct skep_error *err)
 {
+    size_t count = round.count;
     struct skep_buffer *files = skep_alloc(count + 1, sizeof *files);
     int result = SKEP_OK;
     for (size_t i = 0; i < count && result == SKEP_OK; i++) {
         result = skep_blobs_get(blobs_of(shard), &list[i].hash, &files[i], err);
     }
     if (result == SKEP_OK) {
-        result = skep_shape_merge(&shard->shape, base, state, files, count, ret_file, err);
+        round.files = files;
+        result = skep_shape_merge(&shard->shape, &round, ret_file, ret_outcome, err);
     }
     for (size_t i = 0; i < count; i++) {
         skep_buffer_done(&files[i]);
@@ -365,22 +375,27 @@ static int merge_files(struct skep_kept_shard *shard, uint64_t base,
 }
 
 int skep_kept_shard_merge(struct skep_kept_shard *shard, const struct skep_round_update *list,
-                          size_t count, struct skep_hash *ret_root, struct skep_error *err)
+                          size_t count, struct skep_round_outcome *ret_outcome,
+                          struct skep_error *err)
 {
     uint64_t base = shard->versions[0].version;
     struct skep_hash key = merge_key(base, list, count);
     if (!shard->merge.valid || !skep_hash_equal(&key, &shard->merge.key)) {
-        struct skep_buffer file = {0};
-        int result = merge_files(shard, base, &shard->file, list, count, &file, err);
+        struct skep_kept_merge merge = {.valid = true, .key = key};
+        struct skep_shape_round round = {.version = base,
+                                         .state_file = &shard->file,
+                                         .count = count,
+                                         .standings = shard->standings};
+        assert(skep_standings_version(shard->standings) == base);
+        int result = merge_files(shard, round, list, &merge.file, &merge.outcome, err);
         if (result != SKEP_OK) {
-            skep_buffer_done(&file);
+            skep_buffer_done(&merge.file);
             return result;
         }
         skep_buffer_done(&shard->merge.file);
-        shard->merge = (struct skep_kept_merge){
-            .valid = true, .key = key, .root = root_of(shard, &file), .file = file};
+        shard->merge = merge;
     }
-    *ret_root = shard->merge.root;
+    *ret_outcome = shard->merge.outcome;
     return SKEP_OK;
 }
 
@@ -405,13 +420,13 @@ int skep_kept_shard_commit(struct skep_kept_shard *shard, const struct skep_enve
                               (unsigned long long)shard->versions[0].version);
     }
     struct skep_round_update *list = list_of(seal);
-    struct skep_hash root;
-    int result = skep_kept_shard_merge(shard, list, seal->receipt_count, &root, err);
+    struct skep_round_outcome outcome = {0};
+    int result = skep_kept_shard_merge(shard, list, seal->receipt_count, &outcome, err);
     free(list);
-    if (result == SKEP_OK && !skep_hash_equal(&root, &seal->state)) {
+    if (result == SKEP_OK && !skep_hash_equal(&outcome.root, &seal->state)) {
         result = skep_error_set(err, SKEP_ERR_HASH,
                                 "merging the seal's updates gives state %.12s, the seal says %.12s",
-                                skep_id_text(root.bytes), skep_id_text(seal->state.bytes));
+                                skep_id_text(outcome.root.bytes), skep_id_text(seal->state.bytes));
     }
     if (result != SKEP_OK) {
         return result;
@@ -438,7 +453,7 @@ int skep_kept_shard_adopt(struct skep_kept_shard *shard, const struct skep_envel
     }
     if (result == SKEP_OK) {
         set_file(shard, take_file);
-        result = show_version(shard, &version, err);
+        result = show_version(shard, &version, seal, err);
     }
     return result;
 }
@@ -507,6 +522,25 @@ static int make_first(struct skep_kept_shard *shard, struct skep_error *err)
     return result;
 }
 
+/* As when the newest version was made: with the standings before it. */
+static int merge_list_again(struct skep_kept_shard *shard, const struct skep_buffer *base,
+                            const struct skep_round_update *list, size_t count,
+                            struct skep_buffer *ret_file, struct skep_error *err)
+{
+    uint64_t below = shard->versions[1].version;
+    struct skep_standings *standings = skep_kept_shard_standings(shard, below);
+    struct skep_round_outcome outcome;
+    struct skep_shape_round round = {
+        .version = below, .state_file = base, .count = count, .standings = standings};
+    int result =
+        skep_standings_whole(standings)
+            ? merge_files(shard, round, list, ret_file, &outcome, err)
+            : skep_error_set(err, SKEP_ERR_NOT_FOUND, "seals below version %llu are missing",
+                             (unsigned long long)below);
+    skep_standings_free(standings);
+    return result;
+}
+
 /* The newest state from the version below it and the updates of its seal. */
 static int merge_again(struct skep_kept_shard *shard, struct skep_buffer *ret_file,
                        struct skep_error *err)
@@ -527,7 +561,7 @@ static int merge_again(struct skep_kept_shard *shard, struct skep_buffer *ret_fi
         for (size_t i = 0; i < count; i++) {
             list[i].hash = rows[i].update;
         }
-        result = merge_files(shard, shard->versions[1].version, &base, list, count, ret_file, err);
+        result = merge_list_again(shard, &base, list, count, ret_file, err);
         free(list);
     }
     free(rows);
@@ -564,26 +598,14 @@ static void load_state(struct skep_kept_shard *shard)
 static int count_donors(struct skep_kept_shard *shard, struct skep_error *err)
 {
     for (uint64_t version = shard->versions[0].version; version > 0; version--) {
-        struct skep_version_row row = {0};
-        int result = skep_keeper_db_get_version(db_of(shard), project_of(shard), &shard->shard,
-                                                version, &row, err);
-        if (result == SKEP_ERR_NOT_FOUND) {
-            continue;
-        }
-        if (result != SKEP_OK) {
+        struct skep_seal seal = {0};
+        int result = skep_kept_shard_seal(shard, version, &seal, err);
+        if (result == SKEP_OK) {
+            note_seal(shard, &seal);
+        } else if (result == SKEP_ERR_IO) {
             return result;
         }
-        struct skep_envelope envelope = {0};
-        struct skep_seal seal = {0};
-        if (row.seal != NULL &&
-            skep_envelope_parse(row.seal, strlen(row.seal), &envelope, NULL) == SKEP_OK &&
-            skep_seal_decode(envelope.payload.data, envelope.payload.size, &seal, NULL) ==
-                SKEP_OK) {
-            note_seal(shard, &seal);
-        }
         skep_seal_done(&seal);
-        skep_envelope_done(&envelope);
-        free((void *)row.seal);
     }
     shard->project->last_seal = (struct skep_last_seal){0};
     return SKEP_OK;
@@ -605,6 +627,7 @@ int skep_kept_shard_open(struct skep_project *project, size_t index,
         load_state(shard);
     }
     if (result == SKEP_OK) {
+        load_standings(shard);
         result = load_recent(shard, err);
     }
     if (result == SKEP_OK && shard->shard.kind == SKEP_SHARD_TRUNK) {
@@ -630,6 +653,7 @@ void skep_kept_shard_free(struct skep_kept_shard *shard)
     }
     skep_buffer_done(&shard->file);
     skep_buffer_done(&shard->merge.file);
+    skep_standings_free(shard->standings);
     skep_shape_done(&shard->shape);
     free(shard->recent);
     free(shard);

@@ -5,6 +5,10 @@
  * receipts, then old states and update files are removed. A version whose row is there but whose state is not (the disk lied, or
  * a crash during catching up) is made again: from the version below it and the updates of its seal if they are still here, else
  * fetched from peers (sync.h). Until then `has_state` is false, there is no machine, and updates only wait.
+ *
+ * A merge needs the seals of the last SKEP_STANDINGS_SEALS versions, too (merge/standings.h). They are always here: versions come one by one
+ * from the agreement, or by catching up, which stores the seal of every version between ours and the newest before it adopts that;
+ * and seals are kept for ever. Where the disk has lost one all the same, it is fetched before the machine starts (catch-up.h).
  */
 #ifndef SKEP_SERVER_SHARD_H
 #define SKEP_SERVER_SHARD_H
@@ -45,7 +49,7 @@ struct skep_kept_version {
 struct skep_kept_merge {
     bool valid;
     struct skep_hash key; /* of base version and list */
-    struct skep_hash root;
+    struct skep_round_outcome outcome;
     struct skep_buffer file;
 };
 
@@ -61,7 +65,8 @@ struct skep_kept_shard {
     struct skep_buffer file; /* the newest state */
     struct skep_kept_merge merge;
     size_t recent_count;
-    struct skep_round_update *recent; /* merged in `versions` */
+    struct skep_round_update *recent; /* in the lists of `versions` */
+    struct skep_standings *standings; /* as of the newest version */
     struct skep_round
         *round; /* NULL until has_state, and after the disk refused something (agreement.h) */
     size_t fetching_count; /* updates on their way */
@@ -87,15 +92,26 @@ int skep_kept_shard_state(struct skep_kept_shard *shard, uint64_t version, struc
 /* Its chunk list, borrowed. */
 int skep_kept_shard_chunks(struct skep_kept_shard *shard, uint64_t version,
                            const struct skep_chunks **ret_chunks, struct skep_error *err);
-/* The merged update of this donor and base version, or of this hash, among the newest versions; NULL if there is none. */
+/* The update of this donor and base version, or of this hash, in the lists of the newest versions; NULL if there is none. */
 const struct skep_round_update *skep_kept_shard_merged(const struct skep_kept_shard *shard,
                                                        const struct skep_hash *update,
                                                        const struct skep_peer_id *donor,
                                                        uint64_t base_version);
 
-/* The root of merging `list` onto the newest version. */
+/* The stored seal of a version. SKEP_ERR_NOT_FOUND. */
+int skep_kept_shard_seal(const struct skep_kept_shard *shard, uint64_t version,
+                         struct skep_seal *ret_seal, struct skep_error *err);
+/* Standings as of `version`, from the stored seals of its window; not whole if one is missing. The caller frees. */
+struct skep_standings *skep_kept_shard_standings(const struct skep_kept_shard *shard,
+                                                 uint64_t version);
+/* Are the seals here that say who is left out of the next merge? Without them there is no machine: what it merged might not be what the
+ * others merge. */
+bool skep_kept_shard_can_judge(const struct skep_kept_shard *shard);
+
+/* What merging `list` onto the newest version gives. */
 int skep_kept_shard_merge(struct skep_kept_shard *shard, const struct skep_round_update *list,
-                          size_t count, struct skep_hash *ret_root, struct skep_error *err);
+                          size_t count, struct skep_round_outcome *ret_outcome,
+                          struct skep_error *err);
 /* Stores the next version: the merge of the seal's receipts, which must give the seal's state. */
 int skep_kept_shard_commit(struct skep_kept_shard *shard, const struct skep_envelope *envelope,
                            const struct skep_seal *seal, const struct skep_hash *payload_hash,

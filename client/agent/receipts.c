@@ -11,6 +11,29 @@
 #define PAGE 200
 #define TIMEOUT_MS 10000u
 
+const char *skep_receipt_reason(const struct skep_receipt_facts *facts)
+{
+    if (facts->merged == facts->updates) {
+        return NULL;
+    }
+    return facts->copy ? "not merged: a near-copy of another"
+                       : "left out: its updates have pulled against the others'";
+}
+
+/* Adds one receipt of this donor; *ret_granted is the credit that it names if that is not what it earns. */
+static void add_receipt(const struct skep_receipt *receipt, uint64_t earned,
+                        struct skep_receipt_facts *facts, uint64_t *ret_granted)
+{
+    if (receipt->merged && receipt->credit_micro != earned) { /* decoding sees to the others */
+        *ret_granted = receipt->credit_micro;
+    }
+    facts->credit_micro += receipt->credit_micro;
+    facts->updates++;
+    facts->merged += receipt->merged;
+    facts->copy = facts->copy || receipt->copy;
+    facts->agreement_permille = receipt->agreement_permille;
+}
+
 int skep_receipt_check(const struct skep_manifest *manifest, const struct skep_peer_id *donor,
                        const struct skep_envelope *envelope, struct skep_receipt_facts *ret_facts,
                        struct skep_error *err)
@@ -25,10 +48,7 @@ int skep_receipt_check(const struct skep_manifest *manifest, const struct skep_p
     uint64_t granted = earned;
     for (size_t i = 0; i < seal.receipt_count; i++) {
         if (skep_peer_id_equal(&seal.receipts[i].donor, donor)) {
-            granted =
-                seal.receipts[i].credit_micro != earned ? seal.receipts[i].credit_micro : granted;
-            facts.credit_micro += seal.receipts[i].credit_micro;
-            facts.updates++;
+            add_receipt(&seal.receipts[i], earned, &facts, &granted);
         }
     }
     facts.shard = seal.shard;

@@ -6,6 +6,7 @@
 #ifndef SKEP_CLIENT_AGENT_RECEIPTS_H
 #define SKEP_CLIENT_AGENT_RECEIPTS_H
 
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "client/network/session.h"
@@ -19,10 +20,18 @@ struct skep_receipt_facts {
     struct skep_shard shard;
     uint64_t version;
     uint64_t credit_micro; /* of this donor in this seal */
-    uint64_t updates;      /* of this donor in this seal */
+    uint64_t updates;      /* of this donor in this seal: at least 1 */
+    uint64_t merged;       /* of these; the others stand in it without credit */
+    bool copy;             /* one was a near-copy of another update */
+    int64_t
+        agreement_permille; /* of the last of them, with the others of the round: -1000 .. 1000 */
 };
 
-/* SKEP_ERR_SIGNATURE, SKEP_ERR_FORMAT, or SKEP_ERR_REFUSED if the seal is of another project or does not name the donor. */
+/* Why an update of a seal was not merged, in words; NULL if all were. */
+const char *skep_receipt_reason(const struct skep_receipt_facts *facts);
+
+/* SKEP_ERR_SIGNATURE, SKEP_ERR_FORMAT, or SKEP_ERR_REFUSED if the seal is of another project, does not name the donor, or
+ * grants another credit than its update earns: the job's if it was merged, else none. */
 int skep_receipt_check(const struct skep_manifest *manifest, const struct skep_peer_id *donor,
                        const struct skep_envelope *envelope, struct skep_receipt_facts *ret_facts,
                        struct skep_error *err);

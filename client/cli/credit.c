@@ -34,6 +34,7 @@ static int list_one(void *user, const struct skep_shard *shard, uint64_t version
                     facts.credit_micro != credit_micro)) {
         rc = skep_error_set(&err, SKEP_ERR_FORMAT, "the seal says something else");
     }
+    const char *reason = skep_receipt_reason(&facts);
     skep_shard_format(shard, name);
     listing->total++;
     listing->verified += rc == 0;
@@ -44,10 +45,17 @@ static int list_one(void *user, const struct skep_shard *shard, uint64_t version
         skep_json_set_integer(row, "version", (int64_t)version);
         skep_json_set_real(row, "credit", (double)credit_micro / 1e6);
         skep_json_set_bool(row, "verified", rc == 0);
+        skep_json_set_bool(row, "merged", facts.merged > 0);
+        skep_json_set_integer(row, "agreement", facts.agreement_permille);
+        if (reason != NULL) {
+            skep_json_set_text(row, "reason", reason);
+        }
         skep_json_push_take(listing->rows, row);
     } else {
-        printf("%-16s version %-6llu credit %.6f  %s\n", name, (unsigned long long)version,
-               (double)credit_micro / 1e6, rc == 0 ? "verified" : err.text);
+        printf("%-16s version %-6llu credit %.6f  agreement %+.3f  %s%s%s\n", name,
+               (unsigned long long)version, (double)credit_micro / 1e6,
+               (double)facts.agreement_permille / 1000, rc == 0 ? "verified" : err.text,
+               reason != NULL ? "; " : "", reason != NULL ? reason : "");
     }
     return 0;
 }
@@ -139,7 +147,9 @@ int skep_cli_credit(int argc, char **argv)
         "usage: skep credit [--json] [--project ID] [--dir DIR]\n"
         "\n"
         "Lists the receipts of a project (the attached one) and checks each against the signed\n"
-        "manifest, offline. 200 credits are one day of a machine doing 1 GFLOPS.\n";
+        "manifest, offline. 200 credits are one day of a machine doing 1 GFLOPS. Agreement is how\n"
+        "far an update pointed where the others of its round did: 1 the same way, 0 elsewhere, -1\n"
+        "the opposite. Updates that were not merged earn nothing; the line says why.\n";
     const char *dir = NULL;
     const char *project = NULL;
     bool json = false;

@@ -15,4 +15,5 @@ common_merge_libskep_merge_a_SOURCES += common/merge/merge-check.c common/merge/
 common_merge_libskep_merge_a_SOURCES += common/merge/gram.h common/merge/weights.c common/merge/weights.h
 common_merge_libskep_merge_a_SOURCES += common/merge/gate.c common/merge/gate.h
 common_merge_libskep_merge_a_SOURCES += common/merge/standing.c common/merge/standing.h
+common_merge_libskep_merge_a_SOURCES += common/merge/standings.c common/merge/standings.h
 EXTRA_DIST += common/merge/README.md

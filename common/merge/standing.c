@@ -47,6 +47,9 @@ void skep_standing_judge(const struct skep_standing *standings, size_t count, bo
         return;
     }
     int32_t median = median_of_known(standings, count, known);
+    if (median <= 0) {
+        return;
+    }
     for (size_t i = 0; i < count; i++) {
         ret_left_out[i] = is_known(&standings[i]) && standings[i].mean < median / USUAL_PART;
     }

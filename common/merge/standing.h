@@ -6,7 +6,8 @@
  * been far below the usual for some rounds is left out of the next merges. It is still measured, and comes back when it agrees again.
  *
  *   mean <- mean + (agreement - mean) / 10 (the first one is taken as it is)       an average over some ten rounds
- *   left out   if seen >= 5, at least half of the round's donors have been seen so often, and mean < 1/4 of the median of their means
+ *   left out   if seen >= 5, at least half of the round's donors have been seen so often, and mean < 1/4 of the median of their means,
+ *              which is above 0 (else there is nothing usual to be far below, as with two donors who disagree)
  *
  * The idea of judging by agreement over time is Gauntlet's and RoDiLoCo's; they weigh, this leaves out, since a weight between is worth
  * bargaining for. At most half of a round can be left out, for the median is one of them. What it does not do: stop those who have no

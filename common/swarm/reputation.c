@@ -158,12 +158,16 @@ static void earn(struct skep_reputation *row)
     row->earned = row->earned + ONE < MOST ? row->earned + ONE : MOST;
 }
 
+/* One that was neither merged nor found right says nothing: it may have cost no work. */
 static void apply_receipt(struct skep_reputations *table, const struct skep_receipt *receipt)
 {
+    if (!receipt->merged && !receipt->audited) {
+        return;
+    }
     struct skep_reputation *row = take_row(table, &receipt->donor);
     row->earned = earned_at(row, table->version - 1);
     row->seen = table->version;
-    row->merged++;
+    row->merged += receipt->merged;
     if (receipt->audited) {
         earn(row);
     }

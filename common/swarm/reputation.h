@@ -71,7 +71,7 @@
 struct skep_reputation {
     struct skep_peer_id donor;
     uint64_t earned; /* n at version `seen`, in units of 2^-16 */
-    uint64_t seen;   /* last trunk version that merged one of its updates */
+    uint64_t seen;   /* last trunk version that merged (or audited) one of its updates */
     uint64_t merged; /* how many in all */
     bool banned;
     uint64_t banned_at; /* trunk version whose seal holds the finding */
@@ -88,7 +88,7 @@ void skep_reputations_free(struct skep_reputations *table);
 
 /*
  * The next trunk version. A version skipped or repeated is SKEP_ERR_STATE, another shard SKEP_ERR_ARGUMENT; then nothing changes.
- * Receipts count as presence, audited ones and valid findings (of a donor that is known) as n + 1; an invalid finding bans its donor,
+ * Receipts count as presence if the update was merged or audited, audited ones and valid findings (of a donor that is known) as n + 1; an invalid finding bans its donor,
  * known or not. A full table forgets the smallest n, of equals the one seen longest ago; bans last, the oldest first. (Forgetting one with n = 0 changes
  * nothing for it but its count of merged updates.) That costs one pass over the table for each donor it takes in, some milliseconds.
  */

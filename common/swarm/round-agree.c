@@ -3,7 +3,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "common/swarm/credit.h"
 #include "common/swarm/round-internal.h"
 
 /* Whether there is anything to agree on, as far as we know. */
@@ -57,37 +56,9 @@ static bool has_list(struct skep_round *round)
     return lead->has_list;
 }
 
-static void doubt(struct skep_round *round, struct skep_round_proposal *proposal)
+static void propose(struct skep_round *round, const struct skep_round_outcome *outcome)
 {
-    if (!proposal->doubted) {
-        proposal->doubted = true;
-        round->disagreements++;
-    }
-}
-
-static void propose(struct skep_round *round, const struct skep_hash *root)
-{
-    const struct skep_round_list *list = &round->lead.list;
-    struct skep_receipt receipts[SKEP_LIMIT_UPDATES_PER_ROUND];
-    for (size_t i = 0; i < list->count; i++) {
-        receipts[i] = (struct skep_receipt){
-            .update = list->items[i].hash,
-            .donor = list->items[i].donor,
-            .base_version = list->items[i].base_version,
-            .credit_micro = skep_credit_micro(round->manifest, &round->shard),
-        };
-    }
-    struct skep_seal seal = {
-        .project = round->manifest->project,
-        .shard = round->shard,
-        .version = round->memory.version + 1,
-        .attempt = round->attempt,
-        .previous = round->memory.head,
-        .state = *root,
-        .receipt_count = list->count,
-        .receipts = receipts,
-    };
-    char *payload = skep_seal_encode(&seal);
+    char *payload = skep_round_payload(round, round->attempt, &round->lead.list, outcome);
     int code =
         skep_round_read_proposal(round, payload, strlen(payload), round->attempt, &round->proposal);
     assert(code == 0);
@@ -109,22 +80,21 @@ void skep_round_lead(struct skep_round *round, uint64_t now_ms)
         return;
     }
     struct skep_round_lead *lead = &round->lead;
-    struct skep_hash root;
+    const struct skep_round_outcome *outcome = NULL;
     size_t from = lead->best.known ? lead->best_from : round->me;
-    enum skep_round_merge_state state = skep_round_ensure(round, &lead->list, from, now_ms, &root);
+    enum skep_round_merge_state state =
+        skep_round_ensure(round, &lead->list, from, now_ms, &outcome);
     if (state == SKEP_ROUND_FAILED && !lead->best.known) {
         skep_round_shrink(round, &lead->list);
         lead->has_list = false;
         round->due = true;
-    } else if (state == SKEP_ROUND_MERGED && lead->best.known &&
-               !skep_hash_equal(&root, &lead->best.state)) {
-        doubt(round, &lead->best);
-    } else if (state == SKEP_ROUND_MERGED) {
-        propose(round, &root);
+    } else if (state == SKEP_ROUND_MERGED &&
+               (!lead->best.known || skep_round_is_ours(round, &lead->best, outcome))) {
+        propose(round, outcome);
     }
 }
 
-/* Votes for the newest proposal if its attempt is open to us and its merge gave the state it names. */
+/* Votes for the newest proposal if its attempt is open to us and its merge gave here all that it says. */
 void skep_round_vote(struct skep_round *round, uint64_t now_ms)
 {
     struct skep_round_proposal *proposal = &round->proposal;
@@ -132,13 +102,10 @@ void skep_round_vote(struct skep_round *round, uint64_t now_ms)
     if (!proposal->known || round->news.known) {
         return;
     }
-    struct skep_hash root;
+    const struct skep_round_outcome *outcome = NULL;
     size_t leader = skep_round_leader(round, proposal->attempt);
-    if (skep_round_ensure(round, &proposal->list, leader, now_ms, &root) != SKEP_ROUND_MERGED) {
-        return;
-    }
-    if (!skep_hash_equal(&root, &proposal->state)) {
-        doubt(round, proposal);
+    if (skep_round_ensure(round, &proposal->list, leader, now_ms, &outcome) != SKEP_ROUND_MERGED ||
+        !skep_round_is_ours(round, proposal, outcome)) {
         return;
     }
     if (proposal->attempt < memory->promised ||
@@ -207,14 +174,15 @@ static void push_commit(struct skep_round *round, const struct skep_round_list *
     round->committing = true;
 }
 
-/* Someone sent us the seal: its merge is ours if we hold its updates; otherwise its state is fetched. */
+/* Someone sent us the seal: its merge is ours if we hold its updates; otherwise its state is fetched. What a majority signed is not ours
+ * to doubt: only the state must be the one that we have. */
 static void commit_news(struct skep_round *round, uint64_t now_ms)
 {
     struct skep_round_news *news = &round->news;
-    struct skep_hash root;
+    const struct skep_round_outcome *outcome = NULL;
     enum skep_round_merge_state state =
-        skep_round_ensure(round, &news->list, news->from, now_ms, &root);
-    if (state == SKEP_ROUND_MERGED && skep_hash_equal(&root, &news->state)) {
+        skep_round_ensure(round, &news->list, news->from, now_ms, &outcome);
+    if (state == SKEP_ROUND_MERGED && skep_hash_equal(&outcome->root, &news->state)) {
         push_commit(round, &news->list, &news->link, &news->envelope);
     } else if (state == SKEP_ROUND_MERGED || state == SKEP_ROUND_FAILED ||
                (state == SKEP_ROUND_MISSING &&
@@ -236,11 +204,11 @@ void skep_round_commit(struct skep_round *round, uint64_t now_ms)
     if (!round->proposal.known || count_ballots(round) < quorum) {
         return;
     }
-    struct skep_hash root;
+    const struct skep_round_outcome *outcome = NULL;
     size_t leader = skep_round_leader(round, round->proposal.attempt);
-    if (skep_round_ensure(round, &round->proposal.list, leader, now_ms, &root) !=
+    if (skep_round_ensure(round, &round->proposal.list, leader, now_ms, &outcome) !=
             SKEP_ROUND_MERGED ||
-        !skep_hash_equal(&root, &round->proposal.state)) {
+        !skep_hash_equal(&outcome->root, &round->proposal.state)) {
         return;
     }
     struct skep_envelope envelope = {0};

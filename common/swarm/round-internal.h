@@ -46,7 +46,7 @@ enum skep_round_merge_state {
 struct skep_round_merge {
     struct skep_hash list; /* SHA-256 over the update hashes */
     enum skep_round_merge_state state;
-    struct skep_hash root;
+    struct skep_round_outcome outcome;
     uint64_t asked_ms;
 };
 
@@ -56,10 +56,11 @@ struct skep_round_fetch {
     uint32_t tries;
 };
 
-/* A seal payload that was proposed or voted for in an attempt, checked against everything but the merge. */
+/* A seal payload that was proposed or voted for in an attempt, checked against everything but the merge (skep_round_is_ours()). */
 struct skep_round_proposal {
     bool known;
-    bool doubted; /* the merge gave another root: counted once */
+    bool judged; /* compared with what the merge gave here: `ours` if it says the same */
+    bool ours;
     uint32_t attempt;
     struct skep_buffer payload;
     struct skep_hash hash; /* of the payload */
@@ -111,7 +112,7 @@ struct skep_round {
 
     struct skep_round_held *held;
     size_t held_count;
-    struct skep_round_update *recent; /* merged in the last versions */
+    struct skep_round_update *recent; /* in the last versions' lists */
     size_t recent_count;
     struct skep_round_merge merges[SKEP_ROUND_MERGES]; /* onto memory.version */
     size_t merge_count;
@@ -163,20 +164,22 @@ void skep_round_follow(struct skep_round *round, uint32_t attempt, uint64_t now_
 size_t skep_round_least(const struct skep_round *round);
 /* The list we would propose now, sorted by hash; empty if there is nothing to merge. */
 void skep_round_select(const struct skep_round *round, struct skep_round_list *ret_list);
-/* Whether an update of this donor for this base was merged lately. */
+/* Whether an update of this donor for this base was in a list lately. */
 bool skep_round_is_recent(const struct skep_round *round, const struct skep_peer_id *donor,
                           uint64_t base_version);
 const struct skep_round_held *skep_round_find(const struct skep_round *round,
                                               const struct skep_hash *hash);
 void skep_round_hold(struct skep_round *round, const struct skep_round_update *update);
-/* Forgets updates that were merged or have become too old. */
+/* Forgets updates that were in a list or have become too old. */
 void skep_round_prune(struct skep_round *round);
 /* Adds a seal's receipts to `recent` and drops those that no admissible update could repeat. */
 void skep_round_remember(struct skep_round *round, const struct skep_seal *seal);
-/* Where the merge of `list` onto the head stands; asks for what it lacks (missing updates from keeper `from` first). */
+/* Where the merge of `list` onto the head stands; asks for what it lacks (missing updates from keeper `from` first). *ret_outcome is set
+ * once it is SKEP_ROUND_MERGED, and borrowed until the next event. */
 enum skep_round_merge_state skep_round_ensure(struct skep_round *round,
                                               const struct skep_round_list *list, size_t from,
-                                              uint64_t now_ms, struct skep_hash *ret_root);
+                                              uint64_t now_ms,
+                                              const struct skep_round_outcome **ret_outcome);
 struct skep_round_merge *skep_round_merge_of(struct skep_round *round,
                                              const struct skep_round_update *list, size_t count);
 struct skep_round_merge *skep_round_merge_add(struct skep_round *round,
@@ -193,6 +196,13 @@ size_t skep_round_leader(struct skep_round *round, uint32_t attempt);
 int skep_round_read_proposal(const struct skep_round *round, const void *payload, size_t size,
                              uint32_t attempt, struct skep_round_proposal *proposal);
 void skep_round_proposal_done(struct skep_round_proposal *proposal);
+/* The payload that proposes this list with what its merge gave; the caller frees. */
+char *skep_round_payload(const struct skep_round *round, uint32_t attempt,
+                         const struct skep_round_list *list,
+                         const struct skep_round_outcome *outcome);
+/* Whether a proposal says exactly what the merge of its list gave here. If not, that is counted, once. */
+bool skep_round_is_ours(struct skep_round *round, struct skep_round_proposal *proposal,
+                        const struct skep_round_outcome *outcome);
 /* The receipts as a list; there are at most SKEP_LIMIT_UPDATES_PER_ROUND. */
 void skep_round_list_of(const struct skep_seal *seal, struct skep_round_list *ret_list);
 /* Our vote for the proposal as a ballot, signed. Ed25519 is deterministic: after a restart it is the same again. */

@@ -246,11 +246,12 @@ static void fetch(struct skep_round *round, const struct skep_hash *hash, size_t
 
 enum skep_round_merge_state skep_round_ensure(struct skep_round *round,
                                               const struct skep_round_list *list, size_t from,
-                                              uint64_t now_ms, struct skep_hash *ret_root)
+                                              uint64_t now_ms,
+                                              const struct skep_round_outcome **ret_outcome)
 {
     struct skep_round_merge *merge = skep_round_merge_of(round, list->items, list->count);
     if (merge != NULL) {
-        *ret_root = merge->root;
+        *ret_outcome = &merge->outcome;
         return merge->state;
     }
     bool complete = true;

@@ -37,12 +37,67 @@ void skep_round_list_of(const struct skep_seal *seal, struct skep_round_list *re
     }
 }
 
+/* The next version's seal; it borrows `receipts`, which has room for the list. */
+static struct skep_seal seal_of(const struct skep_round *round, uint32_t attempt,
+                                const struct skep_round_list *list,
+                                const struct skep_round_outcome *outcome,
+                                struct skep_receipt *receipts)
+{
+    uint64_t credit = skep_credit_micro(round->manifest, &round->shard);
+    for (size_t i = 0; i < list->count; i++) {
+        const struct skep_round_fate *fate = &outcome->updates[i];
+        receipts[i] = (struct skep_receipt){
+            .update = list->items[i].hash,
+            .donor = list->items[i].donor,
+            .base_version = list->items[i].base_version,
+            .credit_micro = fate->merged ? credit : 0,
+            .merged = fate->merged,
+            .copy = fate->copy,
+            .agreement_permille = fate->agreement_permille,
+        };
+    }
+    return (struct skep_seal){
+        .project = round->manifest->project,
+        .shard = round->shard,
+        .version = round->memory.version + 1,
+        .attempt = attempt,
+        .previous = round->memory.head,
+        .state = outcome->root,
+        .norm = outcome->norm < SKEP_NORM_MOST ? outcome->norm : SKEP_NORM_MOST,
+        .receipt_count = list->count,
+        .receipts = receipts,
+    };
+}
+
+char *skep_round_payload(const struct skep_round *round, uint32_t attempt,
+                         const struct skep_round_list *list,
+                         const struct skep_round_outcome *outcome)
+{
+    struct skep_receipt receipts[SKEP_LIMIT_UPDATES_PER_ROUND];
+    struct skep_seal seal = seal_of(round, attempt, list, outcome, receipts);
+    return skep_seal_encode(&seal);
+}
+
+bool skep_round_is_ours(struct skep_round *round, struct skep_round_proposal *proposal,
+                        const struct skep_round_outcome *outcome)
+{
+    if (!proposal->judged) {
+        struct skep_receipt receipts[SKEP_LIMIT_UPDATES_PER_ROUND];
+        struct skep_seal seal = seal_of(round, 0, &proposal->list, outcome, receipts);
+        struct skep_hash link = skep_seal_hash(&seal); /* all that it says but the attempt */
+        proposal->judged = true;
+        proposal->ours = skep_hash_equal(&link, &proposal->link);
+        round->disagreements += !proposal->ours;
+    }
+    return proposal->ours;
+}
+
 static bool receipts_are_right(const struct skep_round *round, const struct skep_seal *seal)
 {
     uint64_t credit = skep_credit_micro(round->manifest, &round->shard);
     for (size_t i = 0; i < seal->receipt_count; i++) {
         const struct skep_receipt *one = &seal->receipts[i];
-        if (one->audited || one->credit_micro != credit ||
+        if (one->audited || one->credit_micro != (one->merged ? credit : 0) ||
             one->base_version > round->memory.version ||
             round->memory.version - one->base_version > SKEP_LIMIT_STALENESS ||
             skep_round_is_recent(round, &one->donor, one->base_version) ||
@@ -70,8 +125,8 @@ static int check_seal(const struct skep_round *round, const struct skep_seal *se
     if (!skep_hash_equal(&seal->previous, &round->memory.head)) {
         return SKEP_ERR_STATE;
     }
-    /* We have audited nothing and measured no norm, so we sign for no such thing: a finding bans a donor. */
-    if (seal->finding_count != 0 || seal->norm != 0) {
+    /* We have audited nothing, so we sign for no such thing: a finding bans a donor. */
+    if (seal->finding_count != 0) {
         return SKEP_ERR_REFUSED;
     }
     uint32_t most = round->manifest->merge.most_updates;

@@ -197,7 +197,7 @@ void skep_round_add(struct skep_round *round, const struct skep_round_update *up
 
 void skep_round_merged(struct skep_round *round, uint64_t base,
                        const struct skep_round_update *list, size_t list_count,
-                       const struct skep_hash *root, uint64_t now_ms)
+                       const struct skep_round_outcome *outcome, uint64_t now_ms)
 {
     if (base != round->memory.version || list_count == 0) {
         return;
@@ -209,9 +209,9 @@ void skep_round_merged(struct skep_round *round, uint64_t base,
     uint64_t took_ms = now_ms - merge->asked_ms;
     took_ms = took_ms < SLOWEST_MERGE_MS ? took_ms : SLOWEST_MERGE_MS;
     round->merge_ms = took_ms > round->merge_ms / 2 ? took_ms : round->merge_ms / 2;
-    merge->state = root != NULL ? SKEP_ROUND_MERGED : SKEP_ROUND_FAILED;
-    if (root != NULL) {
-        merge->root = *root;
+    merge->state = outcome != NULL ? SKEP_ROUND_MERGED : SKEP_ROUND_FAILED;
+    if (outcome != NULL) {
+        merge->outcome = *outcome;
     }
     skep_round_advance(round, now_ms);
 }

@@ -8,8 +8,8 @@
  *
  * It is single-decree Paxos (Lamport, The Part-Time Parliament, 1998) per version: attempt numbers are ballots, each owned by one
  * keeper (replicas.h). Attempt 0 needs no prepare. Any keeper votes at most once per attempt, only in attempts it has promised
- * nothing above, only for a list whose merge it recomputed to the same state root, and writes promise or vote to disk before it
- * is sent. A leader of attempt > 0 collects promises of a majority and must propose again the list voted for in the highest
+ * nothing above, only for a seal that says of its list exactly what its own merge found (struct skep_round_outcome), and writes promise
+ * or vote to disk before it is sent. A leader of attempt > 0 collects promises of a majority and must propose again the list voted for in the highest
  * attempt among them. So two different versions v+1 cannot both be sealed while keepers crash, restart, and lose or delay
  * messages. One list may be sealed in two attempts, which is why the hash chain leaves the attempt out (skep_seal_hash()). Keepers
  * that lie are for the Byzantine agreement that will replace this machine. Statements and the hash chain stay.
@@ -24,8 +24,9 @@
  * If an action cannot be carried out (a full disk), none after it may be: free the machine and later make a new one from what the
  * disk holds, as after a crash. Both are the same to the others.
  *
- * A list holds at most one update per donor (the newest base version, then the smallest hash), none that one of the last versions
- * already merged, at most most_updates (smallest staleness, then smallest hash), sorted by hash.
+ * A list holds at most one update per donor (the newest base version, then the smallest hash), none that one of the last versions'
+ * lists held already, at most most_updates (smallest staleness, then smallest hash), sorted by hash. Not all of a list need be merged: the
+ * seal names them all and says of each what became of it.
  */
 #ifndef SKEP_SWARM_ROUND_H
 #define SKEP_SWARM_ROUND_H
@@ -36,6 +37,7 @@
 
 #include "common/base/error.h"
 #include "common/base/id.h"
+#include "common/base/limits.h"
 #include "common/crypto/key.h"
 #include "common/swarm/replicas.h"
 #include "common/wire/manifest.h"
@@ -51,6 +53,24 @@ struct skep_round_update {
     struct skep_hash hash;
     struct skep_peer_id donor;
     uint64_t base_version;
+};
+
+/* What became of one update of a list. */
+struct skep_round_fate {
+    bool merged;
+    bool copy; /* why not: a near-copy of another; else its donor's standing (merge/standings.h) */
+    int32_t agreement_permille; /* -1000 .. 1000 */
+};
+
+/*
+ * What merging a list onto the head gave: all that the seal says besides the list. It must follow from head, list and manifest alone, for
+ * a keeper votes only for a seal that says exactly this. (What keepers know from elsewhere and not all at once, as verdicts of audits, joins
+ * it here too, per update in the fate; skep_round_is_ours() is where a vote then has to look at it apart.)
+ */
+struct skep_round_outcome {
+    struct skep_hash root;
+    uint64_t norm; /* the round's median, in units of 2^-32; 0: unknown */
+    struct skep_round_fate updates[SKEP_LIMIT_UPDATES_PER_ROUND]; /* in the list's order */
 };
 
 /* What survives a restart; the host stores it when an action says so. */
@@ -91,7 +111,7 @@ struct skep_round_action {
 };
 
 /* The machine for `shard` at keeper `key` (borrowed, as the manifest: both must outlive it). `memory` is copied. `recent` are the
- * updates merged in the last SKEP_LIMIT_STALENESS + 1 versions. */
+ * updates in the lists of the last SKEP_LIMIT_STALENESS + 1 versions. */
 struct skep_round *skep_round_new(const struct skep_manifest *manifest,
                                   const struct skep_shard *shard, const struct skep_key *key,
                                   const struct skep_round_memory *memory,
@@ -101,10 +121,10 @@ void skep_round_free(struct skep_round *round);
 /* Events. Each may queue actions; take them with skep_round_take(). */
 void skep_round_add(struct skep_round *round, const struct skep_round_update *update,
                     uint64_t now_ms);
-/* The merge of `list` onto version `base` gave this root (or failed: root NULL, and the list is not proposed again). */
+/* The merge of `list` onto version `base` gave this (or failed: NULL, and the list is not proposed again). */
 void skep_round_merged(struct skep_round *round, uint64_t base,
                        const struct skep_round_update *list, size_t list_count,
-                       const struct skep_hash *root, uint64_t now_ms);
+                       const struct skep_round_outcome *outcome, uint64_t now_ms);
 /* A message whose signature was checked; senders outside the replica set are ignored. */
 void skep_round_receive(struct skep_round *round, const struct skep_message *message,
                         uint64_t now_ms);
@@ -126,7 +146,7 @@ void skep_round_action_done(struct skep_round_action *action);
 
 uint64_t skep_round_version(const struct skep_round *round);
 size_t skep_round_waiting(const struct skep_round *round);
-/* How many lists gave another state here than their proposer said: a fault of one of the two, worth a line in the log. */
+/* How many lists gave something else here than their proposer said: a fault of one of the two, worth a line in the log. */
 size_t skep_round_disagreements(const struct skep_round *round);
 
 #endif

@@ -294,6 +294,10 @@ static const struct skep_field RECEIPT[] = {
     FIELD(skep_receipt, base_version, U64, 0, MOST),
     FIELD(skep_receipt, credit_micro, U64, 0, MOST),
     FIELD(skep_receipt, audited, BOOL, 0, 0),
+    FIELD(skep_receipt, merged, BOOL, 0, 0),
+    FIELD(skep_receipt, copy, BOOL, 0, 0),
+    {"agreement", SKEP_FIELD_I64, offsetof(struct skep_receipt, agreement_permille), -1000, 1000,
+     NULL},
 };
 
 static const char *const VERDICTS[] = {"valid", "invalid", NULL};
@@ -369,6 +373,23 @@ static int check_item(const char *what, const struct skep_seal *seal, uint64_t b
     return SKEP_OK;
 }
 
+/* What was not merged earns nothing, and what was is not counted as a copy. */
+static int check_receipt(const struct skep_receipt *receipt, struct skep_error *err)
+{
+    if (!receipt->merged && receipt->credit_micro != 0) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "seal.receipts: field credit_micro is %llu; allowed: 0 for an update "
+                              "that was not merged",
+                              (unsigned long long)receipt->credit_micro);
+    }
+    if (receipt->merged && receipt->copy) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              "seal.receipts: field copy is true; allowed: false for an update "
+                              "that was merged");
+    }
+    return SKEP_OK;
+}
+
 static int read_receipts(const struct skep_json *root, struct skep_seal *seal,
                          struct skep_error *err)
 {
@@ -388,6 +409,9 @@ static int read_receipts(const struct skep_json *root, struct skep_seal *seal,
         if (rc == SKEP_OK) {
             rc = check_item(what, seal, receipt->base_version,
                             i == 0 ? NULL : &seal->receipts[i - 1].update, &receipt->update, err);
+        }
+        if (rc == SKEP_OK) {
+            rc = check_receipt(receipt, err);
         }
     }
     return rc;

@@ -100,13 +100,20 @@ int skep_caller_statement_decode(const void *payload, size_t size,
                                  struct skep_caller_statement *ret_statement,
                                  struct skep_error *err);
 
-/* One merged update inside a seal: the receipt. */
+/*
+ * One update of a round inside its seal: the receipt. Not all of a round's updates are merged: donors whose updates have pulled against
+ * the others' for rounds are left out, and near-copies count once (merge/merge.h). They stay in the list, without credit, so that
+ * their donors go on being measured and whoever reads the seals can tell who is left out next.
+ */
 struct skep_receipt {
     struct skep_hash update; /* SHA-256 of the whole update file */
     struct skep_peer_id donor;
     uint64_t base_version;
-    uint64_t credit_micro; /* millionths of a credit */
+    uint64_t credit_micro; /* millionths of a credit; 0 unless merged */
     bool audited;          /* recomputed and found right before this seal */
+    bool merged;
+    bool copy; /* why it was not merged: a near-copy of another; else its donor's standing */
+    int64_t agreement_permille; /* with the others that were merged: a cosine, -1000 .. 1000 */
 };
 
 enum skep_verdict {
@@ -134,7 +141,7 @@ struct skep_seal {
     struct skep_hash state; /* root hash of the state after the merge (wire/chunks.h) */
     /* The round's median norm in units of 2^-32, at most SKEP_NORM_MOST; 0: unknown. */
     uint64_t norm;
-    size_t receipt_count; /* sorted by update hash */
+    size_t receipt_count; /* all updates of the round, sorted by update hash */
     struct skep_receipt *receipts;
     size_t finding_count; /* at most SKEP_LIMIT_FINDINGS, sorted by update hash */
     struct skep_finding *findings;

@@ -90,7 +90,8 @@ static void enter(struct scene *scene, struct scene_entry *entry, struct draft *
     if (reputation.banned) {
         return;
     }
-    struct skep_receipt receipt = {.donor = id_of(entry->key), .update = random_hash(scene)};
+    struct skep_receipt receipt = {
+        .donor = id_of(entry->key), .update = random_hash(scene), .merged = true};
     if (!may_merge_unseen(scene, &reputation)) {
         struct skep_finding finding = audit(scene, entry);
         if (finding.verdict == SKEP_VERDICT_INVALID) {

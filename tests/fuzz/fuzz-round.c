@@ -19,6 +19,7 @@
 #define VERSIONS_KEPT (SKEP_LIMIT_STALENESS + 1)
 #define LIST_MOST 8 /* updates that a seal made up here names: one for each bit of a byte */
 #define MERGES_MOST 8
+#define NORM 500 /* of each round */
 /* All fetches of a list, and a few messages, persists and merges. */
 #define ACTIONS_MOST (2 * SKEP_LIMIT_UPDATES_PER_ROUND + 32)
 #define HELD_MOST (SKEP_LIMIT_PENDING_UPDATES + 2 * SKEP_LIMIT_UPDATES_PER_ROUND)
@@ -232,6 +233,24 @@ static struct skep_hash root_of(const struct skep_round_update *list, size_t cou
     return hash;
 }
 
+/* What a merge says of an update; `lie`: or somebody else of it. */
+static struct skep_round_fate fate_of(const struct skep_round_update *update, bool lie)
+{
+    uint8_t number = update->hash.bytes[0];
+    return (struct skep_round_fate){.merged = number % 4 != 3,
+                                    .copy = number == 7,
+                                    .agreement_permille = 100 * number - 200 + lie};
+}
+
+static struct skep_round_outcome outcome_of(const struct skep_round_update *list, size_t count)
+{
+    struct skep_round_outcome outcome = {.root = root_of(list, count), .norm = NORM};
+    for (size_t i = 0; i < count; i++) {
+        outcome.updates[i] = fate_of(&list[i], false);
+    }
+    return outcome;
+}
+
 /* A seal payload of the next version that merges the updates in the bits of `mask`; `twist` breaks it in one of some ways. */
 static char *payload_of(const struct host *host, uint32_t attempt, uint8_t mask, uint8_t twist)
 {
@@ -242,9 +261,15 @@ static char *payload_of(const struct host *host, uint32_t attempt, uint8_t mask,
     for (uint8_t i = 0; i < LIST_MOST; i++) {
         if ((mask >> i & 1) != 0) {
             list[count] = update_of(i, base);
-            receipts[count] =
-                (struct skep_receipt){list[count].hash, list[count].donor, base,
-                                      skep_credit_micro(&host->manifest, &host->shard), false};
+            struct skep_round_fate fate = fate_of(&list[count], twist >> 4 & 1);
+            uint64_t credit = skep_credit_micro(&host->manifest, &host->shard);
+            receipts[count] = (struct skep_receipt){.update = list[count].hash,
+                                                    .donor = list[count].donor,
+                                                    .base_version = base,
+                                                    .credit_micro = fate.merged ? credit : 0,
+                                                    .merged = fate.merged,
+                                                    .copy = fate.copy,
+                                                    .agreement_permille = fate.agreement_permille};
             count++;
         }
     }
@@ -254,6 +279,7 @@ static char *payload_of(const struct host *host, uint32_t attempt, uint8_t mask,
                              .attempt = attempt,
                              .previous = host->memory.head,
                              .state = root_of(list, count),
+                             .norm = NORM,
                              .receipt_count = count,
                              .receipts = receipts};
     seal.state.bytes[0] ^= (twist & 7) == 1;
@@ -349,10 +375,10 @@ static void answer_merge(struct host *host)
     size_t i = choice / 4 % host->merge_count;
     struct merge merge = host->merges[i];
     host->merges[i] = host->merges[--host->merge_count];
-    struct skep_hash root = root_of(merge.list, merge.count);
-    root.bytes[1] ^= choice % 4 == 1;
+    struct skep_round_outcome outcome = outcome_of(merge.list, merge.count);
+    outcome.root.bytes[1] ^= choice % 4 == 1;
     skep_round_merged(host->round, merge.base, merge.list, merge.count,
-                      choice % 4 == 0 ? NULL : &root, host->now_ms);
+                      choice % 4 == 0 ? NULL : &outcome, host->now_ms);
     free(merge.list);
 }
 

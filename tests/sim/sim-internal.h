@@ -3,6 +3,7 @@
 #define SKEP_TESTS_SIM_INTERNAL_H
 
 #include "common/base/rng.h"
+#include "common/merge/standings.h"
 #include "common/swarm/round.h"
 #include "tests/sim/sim-round.h"
 
@@ -67,6 +68,7 @@ struct sim_keeper {
     uint64_t tick_ms; /* next tick asked for */
     size_t side;      /* links between sides are cut */
     struct skep_round *round;
+    struct skep_standings *standings; /* as of its head */
     bool catching;
     /* the disk */
     struct skep_round_memory memory;
@@ -95,6 +97,7 @@ struct sim_world {
     uint32_t double_permille;
     uint32_t crash_permille; /* at each action */
     uint32_t poison_permille;
+    bool liar; /* donor 0's updates pull against the others' */
     uint32_t delay_ms;
     uint32_t merge_ms;
     struct skep_manifest manifest;
@@ -112,6 +115,7 @@ struct sim_world {
     size_t version_count;
     struct sim_version versions[SIM_VERSIONS]; /* the first seal of each, without its envelope */
     bool again[SIM_VERSIONS];
+    struct skep_standings *standings; /* from the seals alone */
     struct sim_result result;
 };
 
@@ -124,6 +128,10 @@ struct sim_event *sim_event_new(enum sim_event_kind kind, const struct sim_keepe
 bool sim_check_seal(struct sim_world *world, const struct sim_keeper *keeper,
                     const struct skep_envelope *envelope, struct skep_seal *ret_seal,
                     struct skep_hash *ret_link);
+
+/* What a merge measures of an update of this donor in the worlds: honest ones agree a little, each a bit otherwise. */
+int64_t sim_agreement(const struct sim_world *world, const struct skep_hash *update,
+                      const struct skep_peer_id *donor);
 
 /* sim-keeper.c */
 void sim_keeper_start(struct sim_world *world, struct sim_keeper *keeper);

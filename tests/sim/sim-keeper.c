@@ -57,6 +57,17 @@ static void schedule_tick(struct sim_world *world, struct sim_keeper *keeper)
     }
 }
 
+/* As a keeper does that starts: from the seals of the window on its disk. */
+static void load_standings(struct sim_keeper *keeper)
+{
+    size_t count = keeper->version_count;
+    keeper->standings = skep_standings_new();
+    for (size_t i = count > SKEP_STANDINGS_SEALS ? count - SKEP_STANDINGS_SEALS : 0; i < count;
+         i++) {
+        skep_standings_push(keeper->standings, &keeper->versions[i].seal);
+    }
+}
+
 void sim_keeper_start(struct sim_world *world, struct sim_keeper *keeper)
 {
     struct skep_round_memory memory = keeper->memory;
@@ -76,6 +87,7 @@ void sim_keeper_start(struct sim_world *world, struct sim_keeper *keeper)
                 (struct skep_round_update){one->update, one->donor, one->base_version};
         }
     }
+    load_standings(keeper);
     keeper->up = true;
     keeper->epoch++;
     keeper->catching = false;
@@ -99,6 +111,8 @@ void sim_keeper_crash(struct sim_world *world, struct sim_keeper *keeper)
     }
     skep_round_free(keeper->round);
     keeper->round = NULL;
+    skep_standings_free(keeper->standings);
+    keeper->standings = NULL;
     keeper->up = false;
     world->result.crashes++;
     struct sim_event *event = sim_event_new(SIM_RESTART, keeper);
@@ -110,6 +124,7 @@ void sim_keeper_crash(struct sim_world *world, struct sim_keeper *keeper)
 void sim_keeper_done(struct sim_keeper *keeper)
 {
     skep_round_free(keeper->round);
+    skep_standings_free(keeper->standings);
     skep_buffer_done(&keeper->memory.vote_payload);
     for (size_t i = 0; i < keeper->version_count; i++) {
         skep_envelope_done(&keeper->versions[i].envelope);
@@ -231,6 +246,7 @@ static void append_version(struct sim_world *world, struct sim_keeper *keeper,
     copy_envelope(envelope, &version.envelope);
     keeper->versions[keeper->version_count] = version;
     keeper->version_count++;
+    skep_standings_push(keeper->standings, &version.seal);
     skep_round_sealed(keeper->round, &version.seal, &version.link, local_ms(world, keeper));
 }
 
@@ -310,11 +326,13 @@ static void carry_out(struct sim_world *world, struct sim_keeper *keeper,
     }
 }
 
-/* base state and list, hashed; false if an update of the list is poison. */
+/* Base state and the merged updates, hashed; false if an update of the list is poison. */
 static bool fake_merge(const struct sim_world *world, const struct sim_keeper *keeper,
-                       const struct sim_event *event, struct skep_hash *ret_root)
+                       const struct sim_event *event, struct skep_round_outcome *ret_outcome)
 {
     struct skep_hash parts[SKEP_LIMIT_UPDATES_PER_ROUND + 1];
+    struct skep_peer_id donors[SKEP_LIMIT_UPDATES_PER_ROUND];
+    bool left_out[SKEP_LIMIT_UPDATES_PER_ROUND];
     memset(&parts[0], 0, sizeof(parts[0]));
     if (event->base > 0) {
         parts[0] = keeper->versions[event->base - 1].seal.state;
@@ -325,9 +343,20 @@ static bool fake_merge(const struct sim_world *world, const struct sim_keeper *k
         if (world->updates[index].poison) {
             return false;
         }
-        parts[i + 1] = event->list[i].hash;
+        donors[i] = event->list[i].donor;
     }
-    *ret_root = skep_hash_of(parts, (event->list_count + 1) * sizeof(parts[0]));
+    skep_standings_judge(keeper->standings, donors, event->list_count, left_out);
+    size_t merged = 0;
+    for (size_t i = 0; i < event->list_count; i++) {
+        ret_outcome->updates[i] = (struct skep_round_fate){
+            .merged = !left_out[i],
+            .agreement_permille = (int32_t)sim_agreement(world, &event->list[i].hash, &donors[i])};
+        if (!left_out[i]) {
+            parts[++merged] = event->list[i].hash;
+        }
+    }
+    ret_outcome->root = skep_hash_of(parts, (merged + 1) * sizeof(parts[0]));
+    ret_outcome->norm = 1000 + skep_standings_norm_limit(keeper->standings) % 100;
     return true;
 }
 
@@ -360,7 +389,7 @@ static void catch_up(struct sim_world *world, struct sim_keeper *keeper,
 static void happen(struct sim_world *world, struct sim_keeper *keeper, struct sim_event *event)
 {
     uint64_t local = local_ms(world, keeper);
-    struct skep_hash root;
+    struct skep_round_outcome outcome = {0};
     switch (event->kind) {
     case SIM_TICK:
         keeper->tick_ms = UINT64_MAX;
@@ -370,9 +399,10 @@ static void happen(struct sim_world *world, struct sim_keeper *keeper, struct si
         skep_round_receive(keeper->round, &event->message, local);
         break;
     case SIM_MERGED: {
-        bool merged = fake_merge(world, keeper, event, &root);
+        bool merged = event->base == keeper->version_count && /* else it comes too late */
+                      fake_merge(world, keeper, event, &outcome);
         skep_round_merged(keeper->round, event->base, event->list, event->list_count,
-                          merged ? &root : NULL, local);
+                          merged ? &outcome : NULL, local);
         break;
     }
     case SIM_FETCHED:

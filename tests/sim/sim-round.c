@@ -60,10 +60,41 @@ static void check_receipts(struct sim_world *world, const struct skep_seal *seal
                      (unsigned long long)update->merged_in, (unsigned long long)seal->version);
         }
         update->merged_in = seal->version;
-        if (one->credit_micro != skep_credit_micro(&world->manifest, &world->shard)) {
+        uint64_t credit = one->merged ? skep_credit_micro(&world->manifest, &world->shard) : 0;
+        if (one->credit_micro != credit) {
             sim_fail(world, "update %zu earns another credit than its job", index);
         }
     }
+}
+
+int64_t sim_agreement(const struct sim_world *world, const struct skep_hash *update,
+                      const struct skep_peer_id *donor)
+{
+    int64_t noise = update->bytes[SKEP_ID_SIZE - 1] - 128;
+    return world->liar && donor->bytes[0] == 1 ? noise - 300 : noise + 200;
+}
+
+/* Whoever has the seals finds out who is left out of the next one. */
+static void check_standings(struct sim_world *world, const struct skep_seal *seal)
+{
+    struct skep_peer_id donors[SKEP_LIMIT_UPDATES_PER_ROUND];
+    bool left_out[SKEP_LIMIT_UPDATES_PER_ROUND];
+    for (size_t i = 0; i < seal->receipt_count; i++) {
+        donors[i] = seal->receipts[i].donor;
+    }
+    skep_standings_judge(world->standings, donors, seal->receipt_count, left_out);
+    for (size_t i = 0; i < seal->receipt_count; i++) {
+        const struct skep_receipt *one = &seal->receipts[i];
+        if (one->merged == left_out[i] ||
+            one->agreement_permille != sim_agreement(world, &one->update, &one->donor)) {
+            sim_fail(world, "version %llu says of update %zu what its seals do not give",
+                     (unsigned long long)seal->version, i);
+        }
+        bool lies = world->liar && one->donor.bytes[0] == 1;
+        world->result.left_out += left_out[i] && lies;
+        world->result.wronged += left_out[i] && !lies;
+    }
+    skep_standings_push(world->standings, seal);
 }
 
 /* The first seal of a version says what it is. */
@@ -74,6 +105,7 @@ static void note_seal(struct sim_world *world, const struct skep_seal *seal,
     skep_seal_copy(seal, &version->seal);
     version->link = *link;
     check_receipts(world, seal);
+    check_standings(world, seal);
     world->result.versions++;
     world->result.calm += world->calm ? 1 : 0;
     world->result.later += seal->attempt > 0 ? 1 : 0;
@@ -210,6 +242,7 @@ static void set_faults(struct sim_world *world)
         sim_chance(world, 100) ? 3000 : 1 + (uint32_t)skep_rng_below(&world->rng, 300);
     world->calm_ms = 3000 + skep_rng_below(&world->rng, 6000);
     world->quiet_ms = world->calm_ms + 5000;
+    world->liar = sim_chance(world, 500);
 }
 
 static struct sim_world *world_new(uint64_t seed, bool trace)
@@ -227,6 +260,7 @@ static struct sim_world *world_new(uint64_t seed, bool trace)
         keeper->key = skep_key_from_seed(key_seed.bytes);
         world->keeper_ids[i] = skep_key_id(keeper->key);
     }
+    world->standings = skep_standings_new();
     set_manifest(world);
     set_faults(world);
     for (size_t i = 0; i < world->keeper_count; i++) {
@@ -260,6 +294,7 @@ static void world_free(struct sim_world *world)
     while ((event = sim_queue_pop(&world->queue)) != NULL) {
         sim_event_free(event);
     }
+    skep_standings_free(world->standings);
     free(world->queue.items);
     world->manifest.keepers = NULL; /* the array inside the world */
     skep_manifest_done(&world->manifest);
@@ -291,6 +326,9 @@ static void check_end(struct sim_world *world)
         if (!keeper->up || keeper->version_count != world->version_count) {
             sim_fail(world, "keeper %zu ends at version %zu, others at %zu", i,
                      keeper->version_count, world->version_count);
+        } else if (skep_round_disagreements(keeper->round) != 0) {
+            sim_fail(world, "keeper %zu doubted %zu seals", i,
+                     skep_round_disagreements(keeper->round));
         } else if (skep_round_waiting(keeper->round) > most_left && world->poison_permille == 0) {
             sim_fail(world, "keeper %zu ends with %zu updates waiting", i,
                      skep_round_waiting(keeper->round));

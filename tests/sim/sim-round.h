@@ -6,9 +6,10 @@
  *   - no version is ever sealed with two different lists or states, and nothing is merged twice;
  *   - promises, votes and proposals are on the disk before they are sent;
  *   - every seal carries a majority's signatures and follows its keeper's head;
+ *   - every seal leaves out just those donors that the seals before it tell of (merge/standings.h), whatever its keepers went through;
  *
- * and at its end that in the calm versions were sealed, that all keepers stand at the same one and no update is left waiting.
- * The merge is a hash of the base state and the list. Keys are fakes too (fake-key.c), for speed.
+ * and at its end that in the calm versions were sealed, that all keepers stand at the same one, none ever doubted another's seal, and no update
+ * is left waiting. The merge is a hash of the base state and the updates that are not left out; in half of the worlds one donor lies. Keys are fakes too (fake-key.c), for speed.
  */
 #ifndef SKEP_TESTS_SIM_ROUND_H
 #define SKEP_TESTS_SIM_ROUND_H
@@ -26,6 +27,8 @@ struct sim_result {
     uint64_t later;     /* versions sealed in an attempt above 0 */
     uint64_t twice;     /* versions sealed in more than one attempt */
     uint64_t catch_ups; /* that brought a seal */
+    uint64_t left_out;  /* updates of the liar that were not merged */
+    uint64_t wronged;   /* and of others */
 };
 
 /* Runs the world of this seed. `trace` prints each event on stderr. */

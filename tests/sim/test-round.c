@@ -25,6 +25,8 @@ static bool run_seeds(uint64_t from, uint64_t count)
         sum.later += one.later;
         sum.twice += one.twice;
         sum.catch_ups += one.catch_ups;
+        sum.left_out += one.left_out;
+        sum.wronged += one.wronged;
     }
     return true;
 }
@@ -33,11 +35,12 @@ static void print_sum(FILE *to)
 {
     fprintf(to,
             "# versions %llu, in the calm %llu, in a later attempt %llu, in two attempts %llu, "
-            "crashes %llu, messages %llu, caught up %llu\n",
+            "crashes %llu, messages %llu, caught up %llu, left out %llu, wronged %llu\n",
             (unsigned long long)sum.versions, (unsigned long long)sum.calm,
             (unsigned long long)sum.later, (unsigned long long)sum.twice,
             (unsigned long long)sum.crashes, (unsigned long long)sum.messages,
-            (unsigned long long)sum.catch_ups);
+            (unsigned long long)sum.catch_ups, (unsigned long long)sum.left_out,
+            (unsigned long long)sum.wronged);
 }
 
 static void no_seed_seals_a_version_twice_or_stands_still(void **state)
@@ -54,6 +57,8 @@ static void the_worlds_were_hard_enough(void **state)
     assert_true(sum.later > SEEDS / 2);
     assert_true(sum.crashes > SEEDS);
     assert_true(sum.catch_ups > 0);
+    assert_true(sum.left_out > SEEDS / 10);
+    assert_int_equal(sum.wronged, 0);
 }
 
 int main(int argc, char **argv)

@@ -48,6 +48,8 @@ static int world_new(void **state)
     world->credit = skep_credit_micro(manifest, &world->seal.shard);
     world->seal.receipts[0].credit_micro = world->credit;
     world->seal.receipts[1].credit_micro = world->credit;
+    world->seal.receipts[0].merged = true;
+    world->seal.receipts[1].merged = true;
     *state = world;
     return 0;
 }
@@ -92,6 +94,7 @@ static void a_receipt_signed_by_three_of_four_is_good(void **state)
     assert_true(world->credit > 0);
     assert_int_equal(facts.credit_micro, world->credit);
     assert_int_equal(facts.updates, 1);
+    assert_null(skep_receipt_reason(&facts));
     assert_int_equal(facts.shard.kind, SKEP_SHARD_TRUNK);
     free(text);
     skep_envelope_done(&envelope);
@@ -136,6 +139,31 @@ static void a_signed_credit_that_the_job_does_not_earn_is_refused(void **state)
     skep_envelope_done(&envelope);
 }
 
+static void an_update_that_was_not_merged_earns_nothing_and_says_why(void **state)
+{
+    struct world *world = *state;
+    struct skep_receipt *mine = &world->seal.receipts[1];
+    struct skep_receipt_facts facts = {0};
+    for (int copy = 0; copy < 2; copy++) {
+        struct skep_envelope envelope = {0};
+        mine->merged = false;
+        mine->credit_micro = 0;
+        mine->copy = copy == 1;
+        mine->agreement_permille = -250;
+        sign(world, 3, &envelope);
+        assert_int_equal(
+            skep_receipt_check(&world->manifest, &world->donor, &envelope, &facts, NULL), 0);
+        assert_int_equal(facts.credit_micro, 0);
+        assert_int_equal(facts.updates, 1);
+        assert_int_equal(facts.merged, 0);
+        assert_int_equal(facts.agreement_permille, -250);
+        assert_string_equal(skep_receipt_reason(&facts),
+                            copy == 1 ? "not merged: a near-copy of another"
+                                      : "left out: its updates have pulled against the others'");
+        skep_envelope_done(&envelope);
+    }
+}
+
 static void a_seal_of_others_is_no_receipt_of_mine(void **state)
 {
     struct world *world = *state;
@@ -156,6 +184,7 @@ int main(void)
         CASE(two_of_four_are_no_majority),
         CASE(a_changed_credit_breaks_the_signatures),
         CASE(a_signed_credit_that_the_job_does_not_earn_is_refused),
+        CASE(an_update_that_was_not_merged_earns_nothing_and_says_why),
         CASE(a_seal_of_others_is_no_receipt_of_mine),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

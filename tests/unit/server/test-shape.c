@@ -12,6 +12,8 @@ struct fixture {
     struct skep_manifest manifest;
     struct skep_shape shape;
     struct skep_buffer state;
+    struct skep_standings *standings;
+    struct skep_round_outcome outcome; /* of the last merge */
 };
 
 static int set_up(void **state)
@@ -29,6 +31,7 @@ static int set_up(void **state)
     manifest->model.rows = 2;
     manifest->model.columns = 2;
     manifest->seed.bytes[0] = 7;
+    fixture->standings = skep_standings_new();
     struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
     skep_shape_init(&fixture->shape, manifest, &trunk);
     assert_int_equal(skep_shape_seed(&fixture->shape, &fixture->state, NULL), SKEP_OK);
@@ -40,6 +43,7 @@ static int tear_down(void **state)
 {
     struct fixture *fixture = *state;
     skep_buffer_done(&fixture->state);
+    skep_standings_free(fixture->standings);
     skep_shape_done(&fixture->shape);
     skep_manifest_done(&fixture->manifest);
     free(fixture);
@@ -83,6 +87,17 @@ static bool same(const struct skep_buffer *a, const struct skep_buffer *b)
     return a->size == b->size && memcmp(a->data, b->data, a->size) == 0;
 }
 
+static int merge(struct fixture *fixture, uint64_t version, const struct skep_buffer *files,
+                 size_t count, struct skep_buffer *ret_file)
+{
+    const struct skep_shape_round round = {.version = version,
+                                           .state_file = &fixture->state,
+                                           .files = files,
+                                           .count = count,
+                                           .standings = fixture->standings};
+    return skep_shape_merge(&fixture->shape, &round, ret_file, &fixture->outcome, NULL);
+}
+
 static void version_0_follows_from_the_seed(void **state)
 {
     struct fixture *fixture = *state;
@@ -102,8 +117,7 @@ static void merging_nothing_changes_nothing(void **state)
 {
     struct fixture *fixture = *state;
     struct skep_buffer merged = {0};
-    assert_int_equal(skep_shape_merge(&fixture->shape, 0, &fixture->state, NULL, 0, &merged, NULL),
-                     SKEP_OK);
+    assert_int_equal(merge(fixture, 0, NULL, 0, &merged), SKEP_OK);
     assert_true(same(&merged, &fixture->state));
     skep_buffer_done(&merged);
 }
@@ -116,12 +130,9 @@ static void the_order_of_updates_does_not_matter(void **state)
     make_update(fixture, 2, 0, 0.002f, &files[1]);
     struct skep_buffer one_way = {0};
     struct skep_buffer other_way = {0};
-    assert_int_equal(
-        skep_shape_merge(&fixture->shape, 0, &fixture->state, files, 2, &one_way, NULL), SKEP_OK);
+    assert_int_equal(merge(fixture, 0, files, 2, &one_way), SKEP_OK);
     struct skep_buffer swapped[2] = {files[1], files[0]};
-    assert_int_equal(
-        skep_shape_merge(&fixture->shape, 0, &fixture->state, swapped, 2, &other_way, NULL),
-        SKEP_OK);
+    assert_int_equal(merge(fixture, 0, swapped, 2, &other_way), SKEP_OK);
     assert_false(same(&one_way, &fixture->state));
     assert_true(same(&one_way, &other_way));
     assert_int_equal(skep_shape_check_state(&fixture->shape, one_way.data, one_way.size, NULL),
@@ -138,14 +149,11 @@ static void an_update_from_too_old_a_base_spoils_the_merge(void **state)
     struct skep_buffer file = {0};
     struct skep_buffer merged = {0};
     make_update(fixture, 1, 4, 0.001f, &file);
-    assert_int_equal(skep_shape_merge(&fixture->shape, 6, &fixture->state, &file, 1, &merged, NULL),
-                     SKEP_OK);
+    assert_int_equal(merge(fixture, 6, &file, 1, &merged), SKEP_OK);
     skep_buffer_done(&merged);
     merged = (struct skep_buffer){0};
-    assert_int_equal(skep_shape_merge(&fixture->shape, 7, &fixture->state, &file, 1, &merged, NULL),
-                     SKEP_ERR_STALE);
-    assert_int_equal(skep_shape_merge(&fixture->shape, 3, &fixture->state, &file, 1, &merged, NULL),
-                     SKEP_ERR_STALE);
+    assert_int_equal(merge(fixture, 7, &file, 1, &merged), SKEP_ERR_STALE);
+    assert_int_equal(merge(fixture, 3, &file, 1, &merged), SKEP_ERR_STALE);
     assert_int_equal(merged.size, 0);
     skep_buffer_done(&file);
 }
@@ -157,8 +165,7 @@ static void a_broken_file_spoils_the_merge(void **state)
     struct skep_buffer merged = {0};
     make_update(fixture, 1, 0, 0.001f, &file);
     file.data[file.size - 1] ^= 1;
-    assert_int_equal(skep_shape_merge(&fixture->shape, 0, &fixture->state, &file, 1, &merged, NULL),
-                     SKEP_ERR_HASH);
+    assert_int_equal(merge(fixture, 0, &file, 1, &merged), SKEP_ERR_HASH);
     assert_int_equal(merged.size, 0);
     skep_buffer_done(&file);
 }

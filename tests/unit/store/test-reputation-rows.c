@@ -68,6 +68,7 @@ static void add_version(struct fixture *fixture)
         receipts[i] = (struct skep_receipt){.update = {{(uint8_t)(i + 1), (uint8_t)version}},
                                             .donor = random_donor(fixture),
                                             .base_version = version - 1,
+                                            .merged = true,
                                             .audited = skep_rng_below(&fixture->rng, 2) == 0};
     }
     struct skep_finding finding = {.update = {{9, (uint8_t)version}},

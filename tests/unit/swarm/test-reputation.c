@@ -32,7 +32,7 @@ struct draft {
 static void add_receipt(struct draft *draft, unsigned donor, bool audited)
 {
     draft->receipts[draft->receipt_count++] =
-        (struct skep_receipt){.donor = donor_of(donor), .audited = audited};
+        (struct skep_receipt){.donor = donor_of(donor), .audited = audited, .merged = true};
 }
 
 static void add_finding(struct draft *draft, unsigned donor, enum skep_verdict verdict)

@@ -132,13 +132,35 @@ static void add(struct fixture *fixture, uint8_t number)
     skep_round_add(fixture->round, &update, fixture->now_ms);
 }
 
-static void merged(struct fixture *fixture, size_t count, const struct skep_hash *result)
+/* What a merge of `count` updates gives in these tests: the second one was left out. */
+static struct skep_round_outcome outcome_of(size_t count, const struct skep_hash *state)
+{
+    struct skep_round_outcome outcome = {.root = *state, .norm = 500};
+    for (size_t i = 0; i < count; i++) {
+        outcome.updates[i].merged = i != 1;
+        outcome.updates[i].agreement_permille = 100 - 150 * (int32_t)i;
+    }
+    return outcome;
+}
+
+static void merged_as(struct fixture *fixture, size_t count,
+                      const struct skep_round_outcome *outcome)
 {
     struct skep_round_update list[4];
     for (uint8_t i = 0; i < count; i++) {
         list[i] = update_of((uint8_t)(i + 1));
     }
-    skep_round_merged(fixture->round, 0, list, count, result, fixture->now_ms);
+    skep_round_merged(fixture->round, 0, list, count, outcome, fixture->now_ms);
+}
+
+static void merged(struct fixture *fixture, size_t count, const struct skep_hash *state)
+{
+    if (state == NULL) {
+        merged_as(fixture, count, NULL);
+        return;
+    }
+    struct skep_round_outcome outcome = outcome_of(count, state);
+    merged_as(fixture, count, &outcome);
 }
 
 static void tick_after(struct fixture *fixture, uint64_t ms)
@@ -148,24 +170,37 @@ static void tick_after(struct fixture *fixture, uint64_t ms)
 }
 
 /* The payload of version 1 that merges updates 1 .. count. */
-static char *payload_of(const struct fixture *fixture, uint32_t attempt, size_t count)
+static char *payload_with(const struct fixture *fixture, uint32_t attempt, size_t count,
+                          const struct skep_round_outcome *outcome)
 {
     struct skep_receipt receipts[4];
+    uint64_t credit = skep_credit_micro(&fixture->manifest, &fixture->shard);
     for (uint8_t i = 0; i < count; i++) {
         struct skep_round_update update = update_of((uint8_t)(i + 1));
-        receipts[i] =
-            (struct skep_receipt){update.hash, update.donor, 0,
-                                  skep_credit_micro(&fixture->manifest, &fixture->shard), false};
+        const struct skep_round_fate *fate = &outcome->updates[i];
+        receipts[i] = (struct skep_receipt){.update = update.hash,
+                                            .donor = update.donor,
+                                            .credit_micro = fate->merged ? credit : 0,
+                                            .merged = fate->merged,
+                                            .copy = fate->copy,
+                                            .agreement_permille = fate->agreement_permille};
     }
     struct skep_seal seal = {.project = fixture->manifest.project,
                              .shard = fixture->shard,
                              .version = 1,
                              .attempt = attempt,
                              .previous = {{7}},
-                             .state = root,
+                             .state = outcome->root,
+                             .norm = outcome->norm,
                              .receipt_count = count,
                              .receipts = receipts};
     return skep_seal_encode(&seal);
+}
+
+static char *payload_of(const struct fixture *fixture, uint32_t attempt, size_t count)
+{
+    struct skep_round_outcome outcome = outcome_of(count, &root);
+    return payload_with(fixture, attempt, count, &outcome);
 }
 
 static struct skep_message message_of(const struct fixture *fixture, size_t from,
@@ -405,7 +440,6 @@ static void audits_that_were_not_made_here_get_no_vote(void **state)
     start(fixture, 1);
     add(fixture, 1);
     hear_claim(fixture, "\"audited\":false", "\"audited\":true");
-    hear_claim(fixture, "\"norm\":0", "\"norm\":1");
     hear_claim(fixture, "\"findings\":[]",
                "\"findings\":[{\"update\":"
                "\"0000000000000000000000000000000000000000000000000000000000000000\",\"donor\":"
@@ -414,6 +448,77 @@ static void audits_that_were_not_made_here_get_no_vote(void **state)
     expect_nothing(fixture);
     hear_proposal(fixture, 0, 0, payload_of(fixture, 0, 1));
     expect(fixture, SKEP_ROUND_MERGE);
+}
+
+/* What a lying leader may say of two updates, in otherwise the right seal. */
+static void lie(struct fixture *fixture, void (*twist)(struct skep_round_outcome *outcome))
+{
+    struct skep_round_outcome outcome = outcome_of(2, &root);
+    twist(&outcome);
+    start(fixture, 1);
+    add(fixture, 1);
+    add(fixture, 2);
+    hear_proposal(fixture, 0, 0, payload_with(fixture, 0, 2, &outcome));
+    expect(fixture, SKEP_ROUND_MERGE);
+    merged(fixture, 2, &root);
+    expect_nothing(fixture);
+    assert_int_equal(skep_round_disagreements(fixture->round), 1);
+    tick_after(fixture, 1); /* counted once */
+    assert_int_equal(skep_round_disagreements(fixture->round), 1);
+}
+
+static void merge_the_one_left_out(struct skep_round_outcome *outcome)
+{
+    outcome->updates[1].merged = true;
+}
+
+static void leave_out_the_merged_one(struct skep_round_outcome *outcome)
+{
+    outcome->updates[0].merged = false;
+}
+
+static void call_it_a_copy(struct skep_round_outcome *outcome)
+{
+    outcome->updates[1].copy = true;
+}
+
+static void change_an_agreement(struct skep_round_outcome *outcome)
+{
+    outcome->updates[1].agreement_permille++;
+}
+
+static void change_the_norm(struct skep_round_outcome *outcome)
+{
+    outcome->norm--;
+}
+
+static void a_leader_that_states_another_outcome_gets_no_vote(void **state)
+{
+    struct fixture *fixture = *state;
+    lie(fixture, merge_the_one_left_out);
+    lie(fixture, leave_out_the_merged_one);
+    lie(fixture, call_it_a_copy);
+    lie(fixture, change_an_agreement);
+    lie(fixture, change_the_norm);
+}
+
+static void a_norm_beyond_what_a_seal_can_say_is_written_as_the_most(void **state)
+{
+    struct fixture *fixture = *state;
+    start(fixture, 0);
+    add(fixture, 1);
+    add(fixture, 2);
+    expect(fixture, SKEP_ROUND_MERGE);
+    struct skep_round_outcome outcome = outcome_of(2, &root);
+    outcome.norm = UINT64_MAX;
+    merged_as(fixture, 2, &outcome);
+    expect(fixture, SKEP_ROUND_PERSIST);
+    const struct skep_message *message = expect_send(fixture, SKEP_MESSAGE_PROPOSE);
+    struct skep_seal seal = {0};
+    assert_int_equal(
+        skep_seal_decode(message->seal_payload.data, message->seal_payload.size, &seal, NULL), 0);
+    assert_true(seal.norm == SKEP_NORM_MOST);
+    skep_seal_done(&seal);
 }
 
 static void only_the_leader_of_an_attempt_is_listened_to(void **state)
@@ -630,6 +735,8 @@ int main(void)
         CASE(a_voter_fetches_what_it_lacks_and_then_votes),
         CASE(another_state_or_credit_gets_no_vote),
         CASE(audits_that_were_not_made_here_get_no_vote),
+        CASE(a_leader_that_states_another_outcome_gets_no_vote),
+        CASE(a_norm_beyond_what_a_seal_can_say_is_written_as_the_most),
         CASE(only_the_leader_of_an_attempt_is_listened_to),
         CASE(a_promise_is_persisted_and_closes_earlier_attempts),
         CASE(a_vote_survives_a_restart_and_is_told_in_promises),

@@ -131,6 +131,7 @@ static int set_up(void **state)
     fixture->manifest.keeper_count = 4;
     fixture->manifest.replicas = 3;
     fixture->receipt.credit_micro = 5;
+    fixture->receipt.merged = true;
     fixture->seal = (struct skep_seal){.project = fixture->manifest.project,
                                        .version = 1,
                                        .receipt_count = 1,

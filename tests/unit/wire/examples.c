@@ -103,8 +103,11 @@ void example_seal(struct skep_seal *seal)
         fill(&seal->receipts[i].update, 0x66 + i);
         fill(&seal->receipts[i].donor, 0x71 + i);
         seal->receipts[i].base_version = 3 + (uint64_t)i;
-        seal->receipts[i].credit_micro = 1234567;
+        seal->receipts[i].credit_micro = i == 1 ? 1234567 : 0;
         seal->receipts[i].audited = i == 1;
+        seal->receipts[i].merged = i == 1;
+        seal->receipts[i].copy = i == 0;
+        seal->receipts[i].agreement_permille = i == 1 ? 250 : -17;
     }
     seal->findings = skep_alloc(2, sizeof *seal->findings);
     for (int i = 0; i < 2; i++) {

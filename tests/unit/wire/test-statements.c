@@ -372,6 +372,15 @@ static void values_out_of_range_are_refused_with_field_value_and_range(void **st
     assert_sentence(
         "seal", "\"base_version\":2", "\"base_version\":6",
         "seal.findings: field base_version is 6; allowed: less than the seal's version (5)");
+    assert_sentence("seal", "\"agreement\":-17", "\"agreement\":-1001",
+                    "seal.receipts: field agreement is -1001; allowed: an integer from -1000 to "
+                    "1000");
+    assert_sentence("seal", "\"credit_micro\":0", "\"credit_micro\":3",
+                    "seal.receipts: field credit_micro is 3; allowed: 0 for an update that was not "
+                    "merged");
+    assert_sentence("seal", "\"merged\":true,\"copy\":false", "\"merged\":true,\"copy\":true",
+                    "seal.receipts: field copy is true; allowed: false for an update that was "
+                    "merged");
     assert_sentence("seal", "\"invalid\"", "\"doubtful\"",
                     "seal.findings: field verdict is \"doubtful\"; allowed: valid, invalid");
     assert_sentence("seal", "\"norm\":987654321", "\"norm\":-1",

@@ -1,0 +1,60 @@
+/* What a keeper reads from the seals that it has stored. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/log.h"
+#include "server/host.h"
+#include "server/project.h"
+#include "server/shard.h"
+
+int skep_kept_shard_seal(const struct skep_kept_shard *shard, uint64_t version,
+                         struct skep_seal *ret_seal, struct skep_error *err)
+{
+    struct skep_version_row row = {0};
+    struct skep_envelope envelope = {0};
+    int result =
+        skep_keeper_db_get_version(shard->project->host->db, &shard->project->manifest.project,
+                                   &shard->shard, version, &row, err);
+    if (result == SKEP_OK && row.seal == NULL) {
+        result = skep_error_set(err, SKEP_ERR_NOT_FOUND, "version %llu of %s has no seal here",
+                                (unsigned long long)version, shard->text);
+    }
+    if (result == SKEP_OK) {
+        result = skep_envelope_parse(row.seal, strlen(row.seal), &envelope, err);
+    }
+    if (result == SKEP_OK) {
+        result = skep_seal_decode(envelope.payload.data, envelope.payload.size, ret_seal, err);
+    }
+    skep_envelope_done(&envelope);
+    free((void *)row.seal);
+    return result;
+}
+
+/* The oldest version in the window of `version`. */
+static uint64_t window_start(uint64_t version)
+{
+    return version > SKEP_STANDINGS_SEALS ? version - SKEP_STANDINGS_SEALS + 1 : 1;
+}
+
+struct skep_standings *skep_kept_shard_standings(const struct skep_kept_shard *shard,
+                                                 uint64_t version)
+{
+    struct skep_standings *standings = skep_standings_new();
+    for (uint64_t v = window_start(version); v <= version; v++) {
+        struct skep_seal seal = {0};
+        struct skep_error reason = {0};
+        if (skep_kept_shard_seal(shard, v, &seal, &reason) == SKEP_OK) {
+            skep_standings_push(standings, &seal);
+        } else {
+            skep_log(SKEP_LOG_WARNING, "%s: %s", shard->text, reason.text);
+        }
+        skep_seal_done(&seal);
+    }
+    return standings;
+}
+
+bool skep_kept_shard_can_judge(const struct skep_kept_shard *shard)
+{
+    return skep_standings_version(shard->standings) == skep_kept_shard_head(shard)->version &&
+           skep_standings_whole(shard->standings);
+}
