@@ -159,8 +159,8 @@ static void log_look(const struct skep_audit_load *load, size_t i,
 {
     skep_log(
         SKEP_LOG_INFO,
-        "audit of update %.12s of donor %.12s for %s: %s, distance %.4f, overlap %.4f, history "
-        "%.4f %.4f %.4f, %.1f s",
+        "audit of update %.12s of donor %.12s for %s: %s, distance %.2g, overlap %.4f, history "
+        "%.2g %.2g %.2g, %.1f s",
         skep_id_text(load->updates[i].hash.bytes), skep_id_text(load->donor.bytes),
         load->updates[i].shard->text, valid ? "valid" : "INVALID", look->body.distance,
         look->body.overlap, look->first, look->second, look->carried, seconds);
@@ -464,6 +464,27 @@ bool skep_audit_asks(struct skep_project *project, const struct skep_hash *updat
         }
     }
     return false;
+}
+
+bool skep_audit_yields(struct skep_project *project, const struct skep_hash *update)
+{
+    const struct skep_audit *audit = project->host->audit;
+    struct skep_audit_row row;
+    if (skep_keeper_db_get_audit(project->host->db, &project->manifest.project, update, &row,
+                                 NULL) != SKEP_OK ||
+        skep_trust_is_banned(project, &row.donor)) {
+        return false;
+    }
+    struct skep_hash id = skep_audit_id(&project->manifest.project, &row.donor, &row.ticket);
+    struct skep_audit_job *job = skep_audit_queue_find(&audit->queue, &id);
+    if (job == NULL) {
+        return row.verdict != SKEP_AUDIT_INVALID;
+    }
+    struct skep_audit_load *load = job->load;
+    if (load->asked_ms == 0) {
+        load->asked_ms = now_of(audit);
+    }
+    return now_of(audit) - load->asked_ms >= SKEP_AUDIT_YIELD_MS;
 }
 
 /* The lot falls with the seal that merged the trunk's update: nobody knew it before. */

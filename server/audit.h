@@ -22,6 +22,7 @@
 
 #define SKEP_AUDIT_JOBS 64u        /* held at once */
 #define SKEP_AUDIT_WAIT_MS 120000u /* for the donor's histories */
+#define SKEP_AUDIT_YIELD_MS 10000u
 #define SKEP_AUDIT_EVIDENCE_BYTES (8ull << 30)
 
 struct skep_audit;
@@ -42,6 +43,9 @@ int skep_audit_note(struct skep_project *project, const struct skep_update_state
 void skep_audit_took(struct skep_project *project, const struct skep_hash *update);
 /* Is its donor to show histories? */
 bool skep_audit_asks(struct skep_project *project, const struct skep_hash *update);
+/* The agreement of the other keepers asks for an update that is held back here. Once it has asked for SKEP_AUDIT_YIELD_MS it may have it, unless
+ * it was found invalid: a majority may have voted for it already, and no version would be sealed any more. */
+bool skep_audit_yields(struct skep_project *project, const struct skep_hash *update);
 /* A version was sealed. */
 void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *seal,
                        const struct skep_hash *payload_hash);

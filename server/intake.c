@@ -235,7 +235,8 @@ static int take(struct arrival *arrival, struct skep_error *err)
         skep_audit_took(arrival->project, &arrival->update.hash);
     }
     if ((!arrival->known || arrival->fetched) &&
-        skep_trust_admits(arrival->shard, &arrival->update.hash, &arrival->update.donor)) {
+        (skep_trust_admits(arrival->shard, &arrival->update.hash, &arrival->update.donor) ||
+         (arrival->fetched && skep_audit_yields(arrival->project, &arrival->update.hash)))) {
         /* what the agreement asks for it does not hold, whatever we have on disk */
         skep_agreement_update(arrival->shard, &arrival->update);
     }

@@ -18,6 +18,20 @@ bool skep_trust_audits(const struct skep_project *project)
     return project->manifest.trust.audits && project->kept_count == project->shard_count;
 }
 
+/* Keepers do not agree on verdicts in their seals yet, so each counts those that it found itself: a view of its own, and nobody else has to
+ * be believed. */
+static void mark_audited(const struct skep_project *project, struct skep_seal *seal)
+{
+    for (size_t i = 0; i < seal->receipt_count; i++) {
+        struct skep_audit_row row;
+        if (skep_keeper_db_get_audit(project->host->db, &project->manifest.project,
+                                     &seal->receipts[i].update, &row, NULL) == SKEP_OK &&
+            row.verdict == SKEP_AUDIT_VALID) {
+            seal->receipts[i].audited = true;
+        }
+    }
+}
+
 /* The trunk's seal of this version; false if it is not here. */
 static bool apply_version(struct skep_project *project, uint64_t version)
 {
@@ -38,6 +52,7 @@ static bool apply_version(struct skep_project *project, uint64_t version)
         result = skep_seal_decode(envelope.payload.data, envelope.payload.size, &seal, &reason);
     }
     if (result == SKEP_OK) {
+        mark_audited(project, &seal);
         result = skep_reputation_apply(project->reputations, &seal, &reason);
     }
     if (result != SKEP_OK) {

@@ -1,6 +1,6 @@
 /*
- * What this keeper thinks of a project's donors: the reputations that follow from the trunk's seals (swarm/reputation.h), made anew from them
- * at each start, and what its own audits found. Only where the manifest asks for audits.
+ * What this keeper thinks of a project's donors: the reputations that follow from the trunk's seals (swarm/reputation.h) and from its own
+ * verdicts on the updates in them, made anew at each start. Only where the manifest asks for audits.
  *
  * A keeper audits where it keeps all shards of a project: then it has what every job begins with. Others hold back nothing and rely on those
  * of the replica set that do.
