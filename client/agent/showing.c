@@ -27,6 +27,7 @@ struct skep_showing {
     uint64_t now_ms;
     uint64_t next_ms;
     struct skep_hash sent; /* last: a keeper that still wants it did not take it */
+    size_t sends;          /* to this keeper in this pass */
 };
 
 static void ask(struct skep_showing *showing);
@@ -154,6 +155,7 @@ static const struct skep_record *record_of(const struct skep_showing *showing)
 static void go_on(struct skep_showing *showing)
 {
     showing->keeper++;
+    showing->sends = 0;
     memset(&showing->sent, 0, sizeof showing->sent);
     ask(showing);
 }
@@ -204,7 +206,7 @@ static int send_history(struct skep_showing *showing, const struct skep_hash *hi
 /* Sends the first of the list that is here; false if there is none. */
 static bool send_one(struct skep_showing *showing, const struct skep_json *list)
 {
-    for (size_t i = 0; i < skep_json_array_size(list); i++) {
+    for (size_t i = 0; i < skep_json_array_size(list) && showing->sends < WANTED; i++) {
         struct skep_hash history;
         struct skep_error err = {0};
         if (skep_json_get_hex(skep_json_array_at(list, i), "evidence", "history", history.bytes,
@@ -212,6 +214,7 @@ static bool send_one(struct skep_showing *showing, const struct skep_json *list)
             skep_hash_equal(&history, &showing->sent)) {
             continue;
         }
+        showing->sends++;
         if (send_history(showing, &history, &err) == 0) {
             return true;
         }
@@ -289,6 +292,7 @@ void skep_showing_step(struct skep_showing *showing, uint64_t now_ms)
     showing->busy = true;
     showing->next_ms = now_ms + SKEP_SHOWING_MS;
     showing->keeper = 0;
+    showing->sends = 0;
     memset(&showing->sent, 0, sizeof showing->sent);
     ask(showing);
 }

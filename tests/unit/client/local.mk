@@ -47,3 +47,8 @@ tests_unit_client_test_gathering_LDADD = client/libskep-client.a $(LIBS_FLOOR3) 
 UNIT_TESTS += tests/unit/client/test-stamp
 tests_unit_client_test_stamp_SOURCES = tests/unit/client/test-stamp.c
 tests_unit_client_test_stamp_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+
+UNIT_TESTS += tests/unit/client/test-showing
+tests_unit_client_test_showing_SOURCES = tests/unit/client/test-showing.c \
+    tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h
+tests_unit_client_test_showing_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)

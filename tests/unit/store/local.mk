@@ -8,3 +8,6 @@ tests_unit_store_test_databases_LDADD = $(STORE_PIECES)
 UNIT_TESTS += tests/unit/store/test-reputation-rows
 tests_unit_store_test_reputation_rows_SOURCES = tests/unit/store/test-reputation-rows.c
 tests_unit_store_test_reputation_rows_LDADD = $(STORE_PIECES)
+UNIT_TESTS += tests/unit/store/test-audit-rows
+tests_unit_store_test_audit_rows_SOURCES = tests/unit/store/test-audit-rows.c
+tests_unit_store_test_audit_rows_LDADD = $(LIBS_FLOOR3) $(CMOCKA_LIBS)

@@ -1,0 +1,189 @@
+/* Histories are shown to keepers that ask, which live in memory; the test brings the time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "client/agent/showing.h"
+#include "common/base/alloc.h"
+#include "common/sys/clock.h"
+#include "common/sys/file.h"
+#include "tests/lib/cmocka.h"
+#include "tests/unit/client/fake-keepers.h"
+
+struct world {
+    struct fake_keepers fakes;
+    struct skep_showing *showing;
+    uint64_t now_ms;
+    struct skep_hash wanted[2]; /* by every keeper */
+    size_t asked[FAKE_KEEPERS];
+    size_t sent[FAKE_KEEPERS];
+    bool refuses;
+    bool never_content; /* wants more, whatever it got */
+    char last[64];      /* body of the last PUT */
+};
+
+static int answer(void *user, size_t keeper, const struct skep_http_request *request,
+                  struct skep_http_answer *answer, struct skep_error *err)
+{
+    struct world *world = user;
+    (void)err;
+    if (strcmp(request->method, "PUT") == 0) {
+        assert_non_null(strstr(request->path, "/v1/evidence/"));
+        assert_true(request->body_size < sizeof world->last);
+        memcpy(world->last, request->body, request->body_size);
+        world->last[request->body_size] = '\0';
+        world->sent[keeper]++;
+        answer->status = world->refuses ? 507 : 201;
+        skep_buffer_append_text(&answer->body, "{}");
+        return 0;
+    }
+    assert_non_null(strstr(request->path, "/evidence?donor=02"));
+    world->asked[keeper]++;
+    answer->status = 200;
+    skep_buffer_append_text(&answer->body, "{\"wanted\":[");
+    for (size_t i = 0; i < 2; i++) {
+        bool content = world->sent[keeper] > i && !world->never_content;
+        char *item = skep_format("%s{\"history\":\"%s\",\"shard\":\"trunk\"}", i > 0 ? "," : "",
+                                 skep_id_text(world->wanted[content ? 1 : i].bytes));
+        skep_buffer_append_text(&answer->body, item);
+        free(item);
+    }
+    skep_buffer_append_text(&answer->body, "]}");
+    return 0;
+}
+
+static int world_new(void **state)
+{
+    struct world *world = skep_alloc(1, sizeof *world);
+    fake_keepers_init(&world->fakes, answer, world);
+    world->fakes.session.manifest.trust.audits = true;
+    assert_int_equal(skep_showing_new(&world->fakes.session, &world->showing, NULL), 0);
+    world->now_ms = skep_clock_monotonic_ms() + 1000;
+    *state = world;
+    return 0;
+}
+
+static int world_free(void **state)
+{
+    struct world *world = *state;
+    skep_showing_free(world->showing);
+    fake_keepers_done(&world->fakes);
+    free(world);
+    return 0;
+}
+
+static void introduce(struct world *world)
+{
+    struct skep_peer_id donor = {{2}};
+    skep_showing_introduce(world->showing, &donor);
+}
+
+static void step(struct world *world, uint64_t later_ms)
+{
+    world->now_ms += later_ms;
+    skep_showing_step(world->showing, world->now_ms);
+}
+
+/* Keeps history `number` of the job of version `version`; its files hold their names. */
+static struct skep_hash keep(struct world *world, uint64_t version, uint8_t number)
+{
+    struct skep_hash history = {{number}};
+    struct skep_hash ticket = {{(uint8_t)version}};
+    char *moments = skep_format("%s/m%u", world->fakes.folder, number);
+    char *residual = skep_format("%s/r%u", world->fakes.folder, number);
+    char *text = skep_format("[moments %u]", number);
+    assert_int_equal(skep_file_write_quick(moments, 0600, text, strlen(text), NULL), 0);
+    assert_int_equal(skep_file_write_quick(residual, 0600, "[residual]", 10, NULL), 0);
+    skep_showing_keep(world->showing, version, &ticket, &history, moments, residual);
+    free(moments);
+    free(residual);
+    free(text);
+    return history;
+}
+
+static void every_keeper_gets_what_it_asks_for_and_what_is_not_here_is_passed_over(void **state)
+{
+    struct world *world = *state;
+    world->wanted[0] = keep(world, 3, 7);
+    world->wanted[1].bytes[0] = 99;
+    step(world, 0);
+    assert_int_equal(world->asked[0], 0); /* nobody knows who we are */
+    introduce(world);
+    step(world, 1);
+    for (size_t i = 0; i < FAKE_KEEPERS; i++) {
+        assert_int_equal(world->sent[i], 1);
+    }
+    assert_string_equal(world->last, "[moments 7][residual]");
+}
+
+static void keepers_are_asked_now_and_then_and_soon_when_one_wants_something(void **state)
+{
+    struct world *world = *state;
+    introduce(world);
+    step(world, 0);
+    assert_int_equal(world->asked[1], 1);
+    step(world, SKEP_SHOWING_MS - 1);
+    assert_int_equal(world->asked[1], 1);
+    step(world, 1);
+    assert_int_equal(world->asked[1], 2);
+    skep_showing_hurry(world->showing);
+    step(world, 1000);
+    assert_int_equal(world->asked[1], 3);
+}
+
+static void a_keeper_that_does_not_take_it_or_is_never_content_is_left_alone(void **state)
+{
+    struct world *world = *state;
+    world->wanted[0] = keep(world, 3, 7);
+    world->wanted[1] = keep(world, 3, 8);
+    world->refuses = true;
+    introduce(world);
+    step(world, 0);
+    assert_int_equal(world->sent[0], 1);
+    assert_int_equal(world->sent[3], 1);
+    world->refuses = false;
+    world->never_content = true;
+    step(world, SKEP_SHOWING_MS);
+    assert_in_range(world->sent[3], 2, 1000);
+}
+
+static void only_the_last_jobs_are_kept(void **state)
+{
+    struct world *world = *state;
+    world->wanted[0] = keep(world, 1, 1);
+    for (uint8_t i = 2; i <= SKEP_SHOWING_JOBS + 1; i++) {
+        world->wanted[1] = keep(world, i, i);
+    }
+    skep_showing_prune(world->showing);
+    introduce(world);
+    step(world, 0);
+    assert_int_equal(world->sent[0], 1);
+    assert_string_equal(world->last, "[moments 5][residual]");
+}
+
+static void a_project_without_audits_keeps_and_asks_nothing(void **state)
+{
+    struct world *world = *state;
+    world->fakes.session.manifest.trust.audits = false;
+    world->wanted[0] = keep(world, 3, 7);
+    introduce(world);
+    step(world, 0);
+    assert_int_equal(world->asked[0], 0);
+    world->fakes.session.manifest.trust.audits = true;
+    step(world, 0);
+    assert_int_equal(world->asked[0], 1);
+    assert_int_equal(world->sent[0], 0);
+}
+
+#define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_WORLD(every_keeper_gets_what_it_asks_for_and_what_is_not_here_is_passed_over),
+        IN_WORLD(keepers_are_asked_now_and_then_and_soon_when_one_wants_something),
+        IN_WORLD(a_keeper_that_does_not_take_it_or_is_never_content_is_left_alone),
+        IN_WORLD(only_the_last_jobs_are_kept),
+        IN_WORLD(a_project_without_audits_keeps_and_asks_nothing),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,164 @@
+/* Rows of audits: open until they have a verdict, found again after a restart. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/alloc.h"
+#include "common/store/keeper-audits.h"
+#include "common/sys/file.h"
+#include "tests/lib/cmocka.h"
+
+static const struct skep_project_id PROJECT = {{1}};
+static const struct skep_peer_id DONOR = {{2}};
+static const struct skep_peer_id OTHER = {{3}};
+static const struct skep_shard TRUNK = {.kind = SKEP_SHARD_TRUNK};
+
+struct fixture {
+    char folder[64];
+    char *path;
+    struct skep_keeper_db *db;
+};
+
+static int set_up(void **state)
+{
+    struct fixture *fixture = skep_alloc(1, sizeof *fixture);
+    strcpy(fixture->folder, "/tmp/skep-db-XXXXXX");
+    assert_non_null(mkdtemp(fixture->folder));
+    fixture->path = skep_format("%s/keeper.db", fixture->folder);
+    assert_int_equal(skep_keeper_db_open(fixture->path, &fixture->db, NULL), SKEP_OK);
+    assert_int_equal(skep_keeper_db_add_project(fixture->db, &PROJECT, "{manifest}", NULL),
+                     SKEP_OK);
+    *state = fixture;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct fixture *fixture = *state;
+    skep_keeper_db_close(fixture->db);
+    skep_folder_remove(fixture->folder, NULL);
+    free(fixture->path);
+    free(fixture);
+    return 0;
+}
+
+static struct skep_audit_row row_of(uint8_t number, const struct skep_peer_id *donor)
+{
+    return (struct skep_audit_row){.update = {{number}},
+                                   .shard = TRUNK,
+                                   .donor = *donor,
+                                   .ticket = {{4}},
+                                   .base_version = number,
+                                   .before = {{5}},
+                                   .after = {{number, 6}},
+                                   .came_s = 1000 + number};
+}
+
+static void add(const struct fixture *fixture, uint8_t number, const struct skep_peer_id *donor)
+{
+    struct skep_audit_row row = row_of(number, donor);
+    assert_int_equal(skep_keeper_db_add_audit(fixture->db, &PROJECT, &row, NULL), SKEP_OK);
+}
+
+static void judge(const struct fixture *fixture, uint8_t number, enum skep_audit_verdict verdict)
+{
+    struct skep_audit_row row = {
+        .update = {{number}}, .verdict = verdict, .distance = 0.25, .overlap = 0.5, .seconds = 1.5};
+    assert_int_equal(skep_keeper_db_set_verdict(fixture->db, &PROJECT, &row, NULL), SKEP_OK);
+}
+
+struct seen {
+    uint8_t numbers[8];
+    size_t count;
+};
+
+static int see(void *user, const struct skep_audit_row *row)
+{
+    struct seen *seen = user;
+    assert_true(seen->count < sizeof seen->numbers);
+    seen->numbers[seen->count++] = row->update.bytes[0];
+    return SKEP_OK;
+}
+
+static void what_is_open_is_found_again_in_the_order_in_which_it_came(void **state)
+{
+    struct fixture *fixture = *state;
+    struct seen seen = {.count = 0};
+    add(fixture, 3, &DONOR);
+    add(fixture, 1, &DONOR);
+    add(fixture, 2, &OTHER);
+    judge(fixture, 1, SKEP_AUDIT_VALID);
+    add(fixture, 1, &DONOR); /* the same again does not open it */
+    skep_keeper_db_close(fixture->db);
+    assert_int_equal(skep_keeper_db_open(fixture->path, &fixture->db, NULL), SKEP_OK);
+    assert_int_equal(skep_keeper_db_open_audits(fixture->db, &PROJECT, see, &seen, NULL), SKEP_OK);
+    assert_int_equal(seen.count, 2);
+    assert_true(seen.numbers[0] == 2 && seen.numbers[1] == 3);
+}
+
+static void a_row_comes_back_whole(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_audit_row row;
+    struct skep_hash update = {{7}};
+    add(fixture, 7, &DONOR);
+    judge(fixture, 7, SKEP_AUDIT_UNANSWERED);
+    assert_int_equal(skep_keeper_db_get_audit(fixture->db, &PROJECT, &update, &row, NULL), SKEP_OK);
+    struct skep_audit_row made = row_of(7, &DONOR);
+    assert_true(skep_shard_equal(&row.shard, &TRUNK) && skep_peer_id_equal(&row.donor, &DONOR));
+    assert_true(skep_hash_equal(&row.ticket, &made.ticket));
+    assert_true(skep_hash_equal(&row.before, &made.before));
+    assert_true(skep_hash_equal(&row.after, &made.after));
+    assert_true(row.base_version == 7 && row.came_s == 1007);
+    assert_true(row.distance == 0.25 && row.overlap == 0.5 && row.seconds == 1.5);
+    assert_int_equal(row.verdict, SKEP_AUDIT_UNANSWERED);
+    update.bytes[0] = 8;
+    assert_int_equal(skep_keeper_db_get_audit(fixture->db, &PROJECT, &update, &row, NULL),
+                     SKEP_ERR_NOT_FOUND);
+}
+
+static void who_was_caught_stays_caught_when_old_rows_are_forgotten(void **state)
+{
+    struct fixture *fixture = *state;
+    uint64_t counts[SKEP_AUDIT_VERDICTS] = {0};
+    add(fixture, 1, &DONOR);
+    add(fixture, 2, &OTHER);
+    add(fixture, 3, &OTHER);
+    assert_false(skep_keeper_db_caught(fixture->db, &PROJECT, &DONOR));
+    judge(fixture, 1, SKEP_AUDIT_INVALID);
+    judge(fixture, 2, SKEP_AUDIT_VALID);
+    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, 5000, NULL), SKEP_OK);
+    assert_true(skep_keeper_db_caught(fixture->db, &PROJECT, &DONOR));
+    assert_false(skep_keeper_db_caught(fixture->db, &PROJECT, &OTHER));
+    assert_int_equal(skep_keeper_db_count_audits(fixture->db, &PROJECT, counts, NULL), SKEP_OK);
+    assert_int_equal(counts[SKEP_AUDIT_OPEN], 1);
+    assert_int_equal(counts[SKEP_AUDIT_VALID], 0);
+    assert_int_equal(counts[SKEP_AUDIT_INVALID], 1);
+}
+
+static void a_donors_last_updates_are_listed_newest_base_first(void **state)
+{
+    struct fixture *fixture = *state;
+    struct seen seen = {.count = 0};
+    add(fixture, 1, &DONOR);
+    add(fixture, 3, &DONOR);
+    add(fixture, 2, &DONOR);
+    add(fixture, 4, &OTHER);
+    assert_int_equal(
+        skep_keeper_db_donor_audits(fixture->db, &PROJECT, &DONOR, &TRUNK, 2, see, &seen, NULL),
+        SKEP_OK);
+    assert_int_equal(seen.count, 2);
+    assert_true(seen.numbers[0] == 3 && seen.numbers[1] == 2);
+}
+
+#define WITH_KEEPER(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        WITH_KEEPER(what_is_open_is_found_again_in_the_order_in_which_it_came),
+        WITH_KEEPER(a_row_comes_back_whole),
+        WITH_KEEPER(who_was_caught_stays_caught_when_old_rows_are_forgotten),
+        WITH_KEEPER(a_donors_last_updates_are_listed_newest_base_first),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
