@@ -503,7 +503,12 @@ static void draw(struct skep_audit *audit, struct skep_project *project,
     if (job == NULL || job->stage != SKEP_AUDIT_PINNED) {
         return;
     }
-    if (skep_audit_drawn(beacon, &receipt->update, skep_audit_permille(&reputation))) {
+    uint32_t permille = skep_audit_permille(&reputation);
+    bool drawn = skep_audit_drawn(beacon, &receipt->update, permille);
+    skep_log(SKEP_LOG_DEBUG, "update %.12s of donor %.12s (%u audits, %u of 1000) is %sdrawn",
+             skep_id_text(receipt->update.bytes), skep_id_text(receipt->donor.bytes), reputation.n,
+             permille, drawn ? "" : "not ");
+    if (drawn) {
         skep_audit_queue_want(&audit->queue, job, false, now_of(audit));
     } else {
         end_all(audit, job, SKEP_AUDIT_NOT_DRAWN);
