@@ -11,7 +11,7 @@
  *   4. the aggregate is scaled by clamp(median norm after step 2 / its norm, 1, 2), so that the step does not shrink with n nor with
  *      what a rule leaves out;
  *   5. theta <- theta - alpha / 2^halvings * aggregate, back to float32. Where the step is zero theta keeps its bits. The halvings are
- *      the loss gate's (gate.h).
+ *      the loss gate's (loss-gate.h).
  * Copies go first, so that Sybils cannot shift the median norm by repeating one update. Medians of norms are the lower one of an
  * even number, and updates of zeros alone do not count for them.
  *

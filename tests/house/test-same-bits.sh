@@ -11,7 +11,7 @@ for file in alloc bytes error id rng; do
 done
 for file in "$source"/common/merge/*.c; do
     case $file in
-    */compress.c | */gate.c | */mask.c) ;; # not part of it; the last needs libcrypto
+    */compress.c | */loss-gate.c | */mask.c) ;; # not part of it; the last needs libcrypto
     *) sources="$sources $file" ;;
     esac
 done

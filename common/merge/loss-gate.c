@@ -1,4 +1,4 @@
-#include "common/merge/gate.h"
+#include "common/merge/loss-gate.h"
 
 #include <assert.h>
 
@@ -32,21 +32,22 @@ static int64_t median_of(int64_t *values, size_t count)
     return values[(count - 1) / 2];
 }
 
-void skep_gate_push(struct skep_gate_history *history, int64_t loss_before, int64_t loss_after)
+void skep_loss_gate_push(struct skep_loss_gate_history *history, int64_t loss_before,
+                         int64_t loss_after)
 {
-    if (loss_before == SKEP_GATE_NOT_FINITE || loss_after == SKEP_GATE_NOT_FINITE) {
+    if (loss_before == SKEP_LOSS_GATE_NOT_FINITE || loss_after == SKEP_LOSS_GATE_NOT_FINITE) {
         return;
     }
-    assert(history->next < SKEP_GATE_HISTORY && history->count <= SKEP_GATE_HISTORY);
+    assert(history->next < SKEP_LOSS_GATE_HISTORY && history->count <= SKEP_LOSS_GATE_HISTORY);
     history->changes[history->next] = held((__int128)loss_after - loss_before);
-    history->next = (history->next + 1) % SKEP_GATE_HISTORY;
-    history->count += history->count < SKEP_GATE_HISTORY;
+    history->next = (history->next + 1) % SKEP_LOSS_GATE_HISTORY;
+    history->count += history->count < SKEP_LOSS_GATE_HISTORY;
 }
 
 /* 1.4826 * median absolute deviation from the median; the history is not empty. */
-static __int128 sigma_of(const struct skep_gate_history *history)
+static __int128 sigma_of(const struct skep_loss_gate_history *history)
 {
-    int64_t values[SKEP_GATE_HISTORY];
+    int64_t values[SKEP_LOSS_GATE_HISTORY];
     size_t count = history->count;
     for (size_t i = 0; i < count; i++) {
         values[i] = history->changes[i];
@@ -59,33 +60,33 @@ static __int128 sigma_of(const struct skep_gate_history *history)
     return (__int128)median_of(values, count) * SIGMA_OF_DEVIATION / SIGMA_UNITS;
 }
 
-int64_t skep_gate_limit(const struct skep_gate_history *history, int64_t loss_before)
+int64_t skep_loss_gate_limit(const struct skep_loss_gate_history *history, int64_t loss_before)
 {
     int64_t loss = loss_before < 0 ? 0 : loss_before;
-    if (history->count < SKEP_GATE_LEAST_HISTORY) {
+    if (history->count < SKEP_LOSS_GATE_LEAST_HISTORY) {
         return held((__int128)loss / GROSS_SHARE + GROSS_MICRONATS);
     }
     __int128 sigma = sigma_of(history);
-    sigma = sigma < SKEP_GATE_FLOOR_MICRONATS ? SKEP_GATE_FLOOR_MICRONATS : sigma;
+    sigma = sigma < SKEP_LOSS_GATE_FLOOR_MICRONATS ? SKEP_LOSS_GATE_FLOOR_MICRONATS : sigma;
     sigma = sigma < loss / FLOOR_SHARE ? loss / FLOOR_SHARE : sigma;
     return held(sigma * SIGMAS);
 }
 
-enum skep_gate_decision skep_gate_decide(const struct skep_gate_history *history,
-                                         int64_t loss_before, const int64_t *losses_after,
-                                         size_t tried)
+enum skep_loss_gate_decision skep_loss_gate_decide(const struct skep_loss_gate_history *history,
+                                                   int64_t loss_before, const int64_t *losses_after,
+                                                   size_t tried)
 {
-    static const enum skep_gate_decision decisions[SKEP_GATE_TRIES] = {
-        SKEP_GATE_FULL, SKEP_GATE_HALF, SKEP_GATE_QUARTER};
-    assert(tried <= SKEP_GATE_TRIES);
-    int64_t limit = skep_gate_limit(history, loss_before);
+    static const enum skep_loss_gate_decision decisions[SKEP_LOSS_GATE_TRIES] = {
+        SKEP_LOSS_GATE_FULL, SKEP_LOSS_GATE_HALF, SKEP_LOSS_GATE_QUARTER};
+    assert(tried <= SKEP_LOSS_GATE_TRIES);
+    int64_t limit = skep_loss_gate_limit(history, loss_before);
     for (size_t halvings = 0; halvings < tried; halvings++) {
         __int128 rise = (__int128)losses_after[halvings] - loss_before;
-        if (losses_after[halvings] != SKEP_GATE_NOT_FINITE && rise <= limit) {
+        if (losses_after[halvings] != SKEP_LOSS_GATE_NOT_FINITE && rise <= limit) {
             return decisions[halvings];
         }
     }
-    return tried < SKEP_GATE_TRIES ? SKEP_GATE_MEASURE : SKEP_GATE_SKIP;
+    return tried < SKEP_LOSS_GATE_TRIES ? SKEP_LOSS_GATE_MEASURE : SKEP_LOSS_GATE_SKIP;
 }
 
 static __int128 size_of(__int128 value)
@@ -93,13 +94,14 @@ static __int128 size_of(__int128 value)
     return value < 0 ? -value : value;
 }
 
-bool skep_gate_within(int64_t mine, int64_t theirs)
+bool skep_loss_gate_within(int64_t mine, int64_t theirs)
 {
-    if (mine == SKEP_GATE_NOT_FINITE || theirs == SKEP_GATE_NOT_FINITE) {
+    if (mine == SKEP_LOSS_GATE_NOT_FINITE || theirs == SKEP_LOSS_GATE_NOT_FINITE) {
         return mine == theirs;
     }
     __int128 larger = size_of(mine) > size_of(theirs) ? size_of(mine) : size_of(theirs);
-    __int128 allowed = larger * SKEP_GATE_TOLERANCE_PERMILLE / 1000;
-    allowed = allowed < SKEP_GATE_TOLERANCE_MICRONATS ? SKEP_GATE_TOLERANCE_MICRONATS : allowed;
+    __int128 allowed = larger * SKEP_LOSS_GATE_TOLERANCE_PERMILLE / 1000;
+    allowed =
+        allowed < SKEP_LOSS_GATE_TOLERANCE_MICRONATS ? SKEP_LOSS_GATE_TOLERANCE_MICRONATS : allowed;
     return size_of((__int128)mine - theirs) <= allowed;
 }
