@@ -346,6 +346,11 @@ static int add_waiting(void *user, const struct skep_hash *update, const struct 
 
 int skep_agreement_start(struct skep_kept_shard *shard, struct skep_error *err)
 {
+    if (!skep_kept_shard_can_judge(shard)) { /* the next look fetches what is missing */
+        skep_round_free(shard->round);
+        shard->round = NULL;
+        return SKEP_OK;
+    }
     struct skep_host *host = shard->project->host;
     const struct skep_project_id *project = &shard->project->manifest.project;
     const struct skep_kept_version *head = skep_kept_shard_head(shard);

@@ -25,7 +25,7 @@ struct skep_agreement *skep_agreement_new(struct skep_host *host);
 /* Before the projects are freed and after the HTTP client. */
 void skep_agreement_free(struct skep_agreement *agreement);
 
-/* Makes the machine of a shard that has its state: from the newest version, promise and vote, waiting updates. Replaces the one
+/* Makes the machine of a shard that has its state (and skep_kept_shard_can_judge(), else it does nothing): from the newest version, promise and vote, waiting updates. Replaces the one
  * there was. */
 int skep_agreement_start(struct skep_kept_shard *shard, struct skep_error *err);
 /* An update was stored and admitted. */

@@ -357,11 +357,62 @@ static void on_latest(void *user, int result, const struct skep_http_answer *ans
     }
 }
 
+static void begin(struct skep_catch_up *run);
+
+/* A seal that our disk has lost. */
+static int mend(struct skep_catch_up *run, const struct skep_buffer *body, struct skep_error *err)
+{
+    struct skep_kept_shard *shard = run->shard;
+    struct told_version told = {0};
+    int result = read_version(shard, body, &told, err);
+    if (result == SKEP_OK &&
+        (!told.has_seal || told.seal.version != skep_kept_shard_missing_seal(shard))) {
+        result = skep_error_set(err, SKEP_ERR_FORMAT, "it told version %lld, which is not missing",
+                                (long long)told.version);
+    }
+    if (result == SKEP_OK) {
+        result = skep_kept_shard_mend(shard, &told.envelope, &told.seal, &told.payload, err);
+    }
+    if (result == SKEP_OK && shard->has_state && skep_kept_shard_can_judge(shard)) {
+        result = skep_agreement_start(shard, err);
+    }
+    told_version_done(&told);
+    return result;
+}
+
+static void on_missing(void *user, int result, const struct skep_http_answer *answer,
+                       const struct skep_error *err)
+{
+    struct skep_catch_up *run = user;
+    struct skep_error reason = {0};
+    result = check_answer(result, answer, err, false, &reason);
+    if (result == SKEP_OK) {
+        result = mend(run, &answer->body, &reason);
+    }
+    if (result == SKEP_OK) {
+        begin(run);
+    } else {
+        give_up(run, &reason);
+    }
+}
+
+static void begin(struct skep_catch_up *run)
+{
+    if (skep_kept_shard_can_judge(run->shard)) {
+        ask(run, "latest", NULL, on_latest);
+        return;
+    }
+    char path[24];
+    snprintf(path, sizeof path, "%llu",
+             (unsigned long long)skep_kept_shard_missing_seal(run->shard));
+    ask(run, path, NULL, on_missing);
+}
+
 void skep_catch_up_start(struct skep_kept_shard *shard, const struct skep_record *record)
 {
     struct skep_catch_up *run = skep_alloc(1, sizeof *run);
     run->shard = shard;
     run->peer = record->keeper;
     shard->catch_up = run;
-    ask(run, "latest", NULL, on_latest);
+    begin(run);
 }

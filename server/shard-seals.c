@@ -53,6 +53,20 @@ struct skep_standings *skep_kept_shard_standings(const struct skep_kept_shard *s
     return standings;
 }
 
+uint64_t skep_kept_shard_missing_seal(const struct skep_kept_shard *shard)
+{
+    uint64_t head = skep_kept_shard_head(shard)->version;
+    for (uint64_t v = head; v >= window_start(head) && v > 0; v--) {
+        struct skep_seal seal = {0};
+        bool here = skep_kept_shard_seal(shard, v, &seal, NULL) == SKEP_OK;
+        skep_seal_done(&seal);
+        if (!here) {
+            return v;
+        }
+    }
+    return 0;
+}
+
 bool skep_kept_shard_can_judge(const struct skep_kept_shard *shard)
 {
     return skep_standings_version(shard->standings) == skep_kept_shard_head(shard)->version &&

@@ -238,7 +238,10 @@ static int write_row(struct skep_kept_shard *shard, const struct skep_envelope *
         rows[i] = (struct skep_receipt_row){.update = receipt->update,
                                             .donor = receipt->donor,
                                             .base_version = receipt->base_version,
-                                            .credit_micro = receipt->credit_micro};
+                                            .credit_micro = receipt->credit_micro,
+                                            .merged = receipt->merged,
+                                            .copy = receipt->copy,
+                                            .agreement_permille = receipt->agreement_permille};
     }
     struct skep_version_row row = {.version = version->version,
                                    .payload_hash = version->payload,
@@ -493,6 +496,30 @@ int skep_kept_shard_restore(struct skep_kept_shard *shard, struct skep_buffer *t
     if (result == SKEP_OK) {
         head->state = row.state;
         set_file(shard, take_file);
+    }
+    return result;
+}
+
+int skep_kept_shard_mend(struct skep_kept_shard *shard, const struct skep_envelope *envelope,
+                         const struct skep_seal *seal, const struct skep_hash *payload_hash,
+                         struct skep_error *err)
+{
+    struct skep_seal above = {0};
+    struct skep_kept_version version = {
+        .version = seal->version, .payload = *payload_hash, .root = seal->state};
+    bool newest = seal->version == shard->versions[0].version;
+    int result = newest ? SKEP_OK : skep_kept_shard_seal(shard, seal->version + 1, &above, err);
+    const struct skep_hash *expected = newest ? &shard->versions[0].payload : &above.previous;
+    if (result == SKEP_OK && !skep_hash_equal(payload_hash, expected)) {
+        result = skep_error_set(err, SKEP_ERR_HASH, "its version %llu is not the one before ours",
+                                (unsigned long long)seal->version);
+    }
+    skep_seal_done(&above);
+    if (result == SKEP_OK) {
+        result = write_row(shard, envelope, seal, &version, err);
+    }
+    if (result == SKEP_OK) {
+        load_standings(shard);
     }
     return result;
 }

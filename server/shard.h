@@ -104,6 +104,12 @@ int skep_kept_shard_seal(const struct skep_kept_shard *shard, uint64_t version,
 /* Standings as of `version`, from the stored seals of its window; not whole if one is missing. The caller frees. */
 struct skep_standings *skep_kept_shard_standings(const struct skep_kept_shard *shard,
                                                  uint64_t version);
+/* The newest version of the head's window whose seal is not here; 0 if none is missing. */
+uint64_t skep_kept_shard_missing_seal(const struct skep_kept_shard *shard);
+/* Stores a seal that was missing: the one that the seal above it names as the previous. */
+int skep_kept_shard_mend(struct skep_kept_shard *shard, const struct skep_envelope *envelope,
+                         const struct skep_seal *seal, const struct skep_hash *payload_hash,
+                         struct skep_error *err);
 /* Are the seals here that say who is left out of the next merge? Without them there is no machine: what it merged might not be what the
  * others merge. */
 bool skep_kept_shard_can_judge(const struct skep_kept_shard *shard);

@@ -145,7 +145,7 @@ static void ask_heads(struct skep_project *project)
     skep_peers_send(host->peers, record, &request, on_heads, question);
 }
 
-/* Shards without state look for one; machines that the disk stopped start again. */
+/* Shards without state, or without the seals that say whom to leave out, look for them; machines that the disk stopped start again. */
 static void mend_shards(struct skep_project *project)
 {
     for (size_t i = 0; i < project->shard_count; i++) {
@@ -154,7 +154,7 @@ static void mend_shards(struct skep_project *project)
             continue;
         }
         struct skep_error reason = {0};
-        if (!shard->has_state) {
+        if (!shard->has_state || !skep_kept_shard_can_judge(shard)) {
             skep_sync_shard(shard, NULL);
         } else if (skep_agreement_start(shard, &reason) != SKEP_OK) {
             skep_log(SKEP_LOG_ERROR, "%s: %s", shard->text, reason.text);

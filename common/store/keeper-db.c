@@ -8,7 +8,7 @@
 #include "common/store/keeper-private.h"
 #include "common/store/schema.h"
 
-#define SCHEMA_VERSION 2
+#define SCHEMA_VERSION 3
 
 static const char *const SQL[KEEPER_QUERIES] = {
     [ADD_PROJECT] = "INSERT INTO project (id, manifest) VALUES (?, ?)",
@@ -22,16 +22,18 @@ static const char *const SQL[KEEPER_QUERIES] = {
     [GET_LATEST_VERSION] = "SELECT version, payload, root, state, seal FROM version "
                            "WHERE project = ? AND shard = ? ORDER BY version DESC LIMIT 1",
     [ADD_RECEIPT] = "INSERT OR IGNORE INTO receipt (project, shard, version, update_hash, donor, "
-                    "base_version, credit_micro) VALUES (?, ?, ?, ?, ?, ?, ?)",
-    [GET_RECEIPTS] = "SELECT update_hash, donor, base_version, credit_micro FROM receipt "
-                     "WHERE project = ? AND shard = ? AND version = ? ORDER BY update_hash",
+                    "base_version, credit_micro, merged, copy, agreement) "
+                    "VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+    [GET_RECEIPTS] =
+        "SELECT update_hash, donor, base_version, credit_micro, merged, copy, agreement "
+        "FROM receipt WHERE project = ? AND shard = ? AND version = ? ORDER BY update_hash",
     [EACH_RECEIPT_SEAL] =
         "SELECT version.rowid, version.seal FROM version WHERE version.project = ?1 AND "
         "version.rowid > ?3 AND version.seal IS NOT NULL AND EXISTS (SELECT 1 FROM receipt WHERE "
         "receipt.project = ?1 AND receipt.shard = version.shard AND "
         "receipt.version = version.version AND receipt.donor = ?2) "
         "ORDER BY version.rowid LIMIT ?4",
-    [DONOR_TOTALS] = "SELECT donor, count(*), sum(credit_micro) FROM receipt WHERE project = ? "
+    [DONOR_TOTALS] = "SELECT donor, sum(merged), sum(credit_micro) FROM receipt WHERE project = ? "
                      "GROUP BY donor ORDER BY 3 DESC, donor LIMIT ?",
     [ADD_UPDATE] = "INSERT INTO waiting (project, shard, update_hash, donor, base_version) "
                    "VALUES (?, ?, ?, ?, ?)",
@@ -203,6 +205,9 @@ static int insert_receipt(struct skep_keeper_db *db, const struct skep_project_i
     skep_query_bind_id(query, 5, receipt->donor.bytes);
     skep_query_bind_integer(query, 6, (int64_t)receipt->base_version);
     skep_query_bind_integer(query, 7, (int64_t)receipt->credit_micro);
+    skep_query_bind_integer(query, 8, receipt->merged);
+    skep_query_bind_integer(query, 9, receipt->copy);
+    skep_query_bind_integer(query, 10, receipt->agreement_permille);
     return skep_query_run(query, err);
 }
 

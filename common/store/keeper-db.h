@@ -55,9 +55,12 @@ struct skep_receipt_row {
     struct skep_peer_id donor;
     uint64_t base_version;
     uint64_t credit_micro;
+    bool merged;
+    bool copy;
+    int64_t agreement_permille;
 };
 
-/* Stores the version and its receipts, deletes the waiting updates that it merged and those with base_version + 2 < version,
+/* Stores the version and its receipts, deletes the waiting updates that its list names and those with base_version + 2 < version,
  * and promise and vote, all in one transaction. Seals are kept for ever, older states are the caller's to remove. Storing the
  * same version again is fine and replaces the name of its state file only (a seal may come before its state). */
 int skep_keeper_db_add_version(struct skep_keeper_db *db, const struct skep_project_id *project,
@@ -81,7 +84,7 @@ int skep_keeper_db_each_receipt_seal(struct skep_keeper_db *db,
                                      void *user, struct skep_error *err);
 struct skep_donor_total {
     struct skep_peer_id donor;
-    uint64_t updates;
+    uint64_t updates; /* merged */
     uint64_t credit_micro;
 };
 /* Sums over all receipts of a project, most credit first, at most `most`; freed by the caller. */

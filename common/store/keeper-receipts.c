@@ -27,6 +27,9 @@ int skep_keeper_db_get_receipts(struct skep_keeper_db *db, const struct skep_pro
         skep_query_id(query, 1, receipt->donor.bytes);
         receipt->base_version = (uint64_t)skep_query_integer(query, 2);
         receipt->credit_micro = (uint64_t)skep_query_integer(query, 3);
+        receipt->merged = skep_query_integer(query, 4) != 0;
+        receipt->copy = skep_query_integer(query, 5) != 0;
+        receipt->agreement_permille = skep_query_integer(query, 6);
     }
     if (row < 0) {
         free(receipts);

@@ -200,7 +200,7 @@ void skep_manifest_defaults(struct skep_manifest *manifest)
     manifest->update =
         (struct skep_update_config){.keep = 256, .error_decay_permille = 950, .scale_ceiling = 10};
     manifest->merge = (struct skep_merge_config){
-        .rule = SKEP_MERGE_NNM_TRIMMED_MEAN,
+        .rule = SKEP_MERGE_GEOMETRIC_MEDIAN,
         .liars_permille = 250,
         .clip_permille = 1000,
         .overlap_permille = 400,

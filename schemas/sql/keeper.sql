@@ -25,6 +25,9 @@ CREATE TABLE receipt (
     donor        BLOB NOT NULL,
     base_version INTEGER NOT NULL,
     credit_micro INTEGER NOT NULL,    -- millionths of a credit
+    merged       INTEGER NOT NULL,    -- 0: stands in the list only
+    copy         INTEGER NOT NULL,    -- a near-copy of another
+    agreement    INTEGER NOT NULL,    -- with the others that were merged, in thousandths
     PRIMARY KEY (project, shard, version, update_hash),
     FOREIGN KEY (project, shard, version) REFERENCES version(project, shard, version)
 ) WITHOUT ROWID;

@@ -28,3 +28,6 @@ EXTRA_DIST += tests/unit/merge/test-corpus.py
 UNIT_TESTS += tests/unit/merge/test-standing
 tests_unit_merge_test_standing_SOURCES = tests/unit/merge/test-standing.c
 tests_unit_merge_test_standing_LDADD = common/merge/libskep-merge.a $(LIBS_FLOOR1) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/merge/test-standings
+tests_unit_merge_test_standings_SOURCES = tests/unit/merge/test-standings.c
+tests_unit_merge_test_standings_LDADD = common/merge/libskep-merge.a $(LIBS_FLOOR1) $(CMOCKA_LIBS)

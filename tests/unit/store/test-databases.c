@@ -126,7 +126,7 @@ static void a_version_takes_its_updates_and_what_is_too_old(void **state)
     assert_int_equal(
         skep_keeper_db_put_vote(fixture->db, &PROJECT, &TRUNK, 1, 2, true, 1, "pay", 3, NULL),
         SKEP_OK);
-    struct skep_receipt_row receipt = {hash_of(1), DONOR, 0, 77};
+    struct skep_receipt_row receipt = {hash_of(1), DONOR, 0, 77, true, false, 250};
     assert_int_equal(add_version(fixture->db, 1, "{seal}", &receipt, 1), SKEP_OK);
     assert_int_equal(waiting(fixture->db), 1);
     uint32_t promised;
@@ -145,7 +145,8 @@ static void a_version_takes_its_updates_and_what_is_too_old(void **state)
 static void versions_receipts_and_votes_survive_a_restart(void **state)
 {
     struct fixture *fixture = *state;
-    struct skep_receipt_row receipts[] = {{hash_of(2), OTHER, 0, 5}, {hash_of(1), DONOR, 0, 77}};
+    struct skep_receipt_row receipts[] = {{hash_of(2), OTHER, 0, 0, false, true, -30},
+                                          {hash_of(1), DONOR, 0, 77, true, false, 250}};
     assert_int_equal(add_version(fixture->db, 0, NULL, NULL, 0), SKEP_OK);
     assert_int_equal(add_version(fixture->db, 1, "{seal}", receipts, 2), SKEP_OK);
     assert_int_equal(
@@ -170,6 +171,10 @@ static void versions_receipts_and_votes_survive_a_restart(void **state)
         SKEP_OK);
     assert_int_equal(count, 2);
     assert_int_equal(found[0].credit_micro, 77); /* in order of the hash */
+    assert_true(found[0].merged && !found[0].copy);
+    assert_int_equal(found[0].agreement_permille, 250);
+    assert_true(!found[1].merged && found[1].copy);
+    assert_int_equal(found[1].agreement_permille, -30);
     free(found);
     uint32_t promised = 0;
     uint32_t attempt = 0;
@@ -192,9 +197,9 @@ static int remember_seal(void *user, int64_t rowid, const char *seal)
 static void a_donor_finds_its_seals_from_where_it_left_off(void **state)
 {
     struct fixture *fixture = *state;
-    struct skep_receipt_row mine = {hash_of(1), DONOR, 0, 70};
-    struct skep_receipt_row theirs = {hash_of(2), OTHER, 1, 30};
-    struct skep_receipt_row more = {hash_of(3), DONOR, 2, 7};
+    struct skep_receipt_row mine = {hash_of(1), DONOR, 0, 70, true, false, 0};
+    struct skep_receipt_row theirs = {hash_of(2), OTHER, 1, 0, false, false, -200};
+    struct skep_receipt_row more = {hash_of(3), DONOR, 2, 7, true, false, 0};
     assert_int_equal(add_version(fixture->db, 1, "{seal}", &mine, 1), SKEP_OK);
     assert_int_equal(add_version(fixture->db, 2, "{seal}", &theirs, 1), SKEP_OK);
     assert_int_equal(add_version(fixture->db, 3, "{seal}", &more, 1), SKEP_OK);
@@ -220,6 +225,7 @@ static void a_donor_finds_its_seals_from_where_it_left_off(void **state)
     assert_true(skep_peer_id_equal(&totals[0].donor, &DONOR));
     assert_int_equal(totals[0].credit_micro, 77);
     assert_int_equal(totals[0].updates, 2);
+    assert_int_equal(totals[1].updates, 0); /* in a list, but not merged */
     free(totals);
 }
 
@@ -326,11 +332,11 @@ static void a_newer_schema_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     struct skep_error err = {0};
-    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x03", 4, &err), SKEP_ERR_FORMAT);
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x04", 4, &err), SKEP_ERR_FORMAT);
     assert_non_null(strstr(err.text, fixture->path));
+    assert_non_null(strstr(err.text, "schema 4"));
     assert_non_null(strstr(err.text, "schema 3"));
-    assert_non_null(strstr(err.text, "schema 2"));
-    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x02", 4, &err), SKEP_OK);
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x03", 4, &err), SKEP_OK);
 }
 
 static void a_database_of_another_program_is_refused_and_left_as_it_was(void **state)
@@ -389,7 +395,8 @@ static int add_version_with_room(struct fixture *fixture, rlim_t room)
         char *log = skep_format("%s-wal", fixture->path);
         rlim_t size = (rlim_t)skep_file_size(log) + room;
         setrlimit(RLIMIT_FSIZE, &(struct rlimit){size, size});
-        struct skep_receipt_row receipts[] = {{hash_of(1), DONOR, 0, 7}, {hash_of(2), OTHER, 0, 7}};
+        struct skep_receipt_row receipts[] = {{hash_of(1), DONOR, 0, 7, true, false, 0},
+                                              {hash_of(2), OTHER, 0, 7, true, false, 0}};
         _exit(-(result == SKEP_OK ? add_version(db, 1, "{seal}", receipts, 2) : result));
     }
     int status = 0;
