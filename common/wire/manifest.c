@@ -288,6 +288,12 @@ static int check_relations(const struct skep_manifest *manifest, struct skep_err
                                    "(%u)",
                               manifest->merge.least_updates, manifest->merge.most_updates);
     }
+    if (manifest->update.mask == SKEP_MASK_COMMON && manifest->merge.overlap_permille != 0) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              WHAT ".merge: field overlap_permille is %u; allowed: 0 with "
+                                   "update.mask common, where all send the same places",
+                              manifest->merge.overlap_permille);
+    }
     uint64_t state = skep_model_config_state_bytes(model);
     if (skep_chunks_count(state, manifest->chunk_bytes) > SKEP_LIMIT_CHUNKS) {
         return skep_error_set(err, SKEP_ERR_FORMAT,

@@ -66,10 +66,11 @@ struct skep_merge_config {
     uint32_t liars_permille; /* share of liars to withstand; merge.h says what becomes of small n */
     uint32_t
         clip_permille; /* norms are clipped to this much of the round's median; 0: not at all */
-    uint32_t overlap_permille; /* near-copies share this much of their places; 0: nobody looks */
-    uint32_t step_permille;    /* alpha, the outer step */
-    uint32_t window_ms;        /* a round closes this long after its first update at the latest */
-    uint32_t least_updates;    /* and never with fewer than these */
+    /* near-copies share this much of their places; 0: nobody looks, as it must be with the common mask, where all honest updates do */
+    uint32_t overlap_permille;
+    uint32_t step_permille; /* alpha, the outer step */
+    uint32_t window_ms;     /* a round closes this long after its first update at the latest */
+    uint32_t least_updates; /* and never with fewer than these */
     uint32_t most_updates;
 };
 

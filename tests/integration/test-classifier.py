@@ -38,6 +38,7 @@ update:
   keep: 1024
   mask: common
 merge:
+  overlap_permille: 0
   window_ms: 1000
 trust:
   stamp_bits: 1

@@ -101,6 +101,10 @@ static void the_sections_are_held_to_their_ranges(void **state)
     assert_check(&manifest,
                  "manifest.merge: field least_updates is 9; allowed: 1 to most_updates (8)");
     manifest.merge.least_updates = 1;
+    assert_check(&manifest,
+                 "manifest.merge: field overlap_permille is 400; allowed: 0 with update.mask "
+                 "common, where all send the same places");
+    manifest.merge.overlap_permille = 0;
     manifest.chunk_bytes = 64;
     struct skep_error err = {0};
     assert_int_equal(skep_manifest_check(&manifest, &err), SKEP_ERR_FORMAT);

@@ -315,6 +315,13 @@ static void fields_that_do_not_fit_each_other_are_shown_by_line(void **state)
            "task.yaml:3: model: field dim is 128; allowed: a multiple of heads (7)");
     refuse_saying("data:\n  file: x\nmerge:\n  most_updates: 2\n  least_updates: 3\n",
                   "task.yaml:5: merge: field least_updates is 3; allowed: 1 to most_updates (2)");
+    refuse("data:\n  file: x\nmerge:\n  overlap_permille: 9\nupdate:\n  mask: common\n",
+           "task.yaml:4: merge: field overlap_permille is 9; allowed: 0 with update.mask common, "
+           "where all send the same places");
+    /* It is not in the file, and neither is its section: the first line. */
+    refuse("data:\n  file: x\nupdate:\n  mask: common\n",
+           "task.yaml:1: merge: field overlap_permille is 400; allowed: 0 with update.mask common, "
+           "where all send the same places");
 }
 
 static void a_file_without_data_is_told_so(void **state)
