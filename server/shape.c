@@ -1,9 +1,11 @@
 #include "server/shape.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
+#include "common/crypto/hash.h"
 #include "common/merge/compress.h"
 #include "common/merge/mask.h"
 #include "common/merge/merge.h"
@@ -133,6 +135,15 @@ struct opened {
     struct skep_merge_report report;
 };
 
+/* Where this donor's update stands in the round (merge.h): a lot that no one can draw again by changing his file. */
+static struct skep_hash place_of(const struct skep_hash *head, const struct skep_peer_id *donor)
+{
+    uint8_t bytes[2 * SKEP_ID_SIZE];
+    memcpy(bytes, head->bytes, SKEP_ID_SIZE);
+    memcpy(bytes + SKEP_ID_SIZE, donor->bytes, SKEP_ID_SIZE);
+    return skep_hash_of(bytes, sizeof bytes);
+}
+
 /* File i of the round. */
 static int open_input(const struct skep_shape *shape, const struct skep_shape_round *round,
                       size_t i, struct opened *opened, struct skep_error *err)
@@ -155,8 +166,9 @@ static int open_input(const struct skep_shape *shape, const struct skep_shape_ro
                               (unsigned long long)round->version);
     }
     opened->donors[i] = statement.donor;
-    opened->inputs[i] = (struct skep_merge_input){
-        .body = &opened->bodies[i], .staleness = (uint32_t)(round->version - base), .hash = hash};
+    opened->inputs[i] = (struct skep_merge_input){.body = &opened->bodies[i],
+                                                  .staleness = (uint32_t)(round->version - base),
+                                                  .hash = place_of(&round->head, &statement.donor)};
     return decode_body(shape, base, bytes, size, &opened->bodies[i], err);
 }
 

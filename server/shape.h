@@ -48,7 +48,9 @@ int skep_shape_open_body(const struct skep_shape *shape, uint64_t base, const vo
                          size_t size, struct skep_update_body *ret_body, struct skep_error *err);
 /* A merge: all borrowed. */
 struct skep_shape_round {
-    uint64_t version; /* merged onto */
+    uint64_t version; /* merged onto, */
+    struct skep_hash
+        head; /* and its seal's hash, which orders the updates: nobody knew it when he made his key */
     const struct skep_buffer *state_file;
     const struct skep_buffer
         *files; /* updates, in the list's order; at most SKEP_LIMIT_UPDATES_PER_ROUND */

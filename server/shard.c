@@ -386,6 +386,7 @@ int skep_kept_shard_merge(struct skep_kept_shard *shard, const struct skep_round
     if (!shard->merge.valid || !skep_hash_equal(&key, &shard->merge.key)) {
         struct skep_kept_merge merge = {.valid = true, .key = key};
         struct skep_shape_round round = {.version = base,
+                                         .head = shard->versions[0].payload,
                                          .state_file = &shard->file,
                                          .count = count,
                                          .standings = shard->standings};
@@ -557,8 +558,11 @@ static int merge_list_again(struct skep_kept_shard *shard, const struct skep_buf
     uint64_t below = shard->versions[1].version;
     struct skep_standings *standings = skep_kept_shard_standings(shard, below);
     struct skep_round_outcome outcome;
-    struct skep_shape_round round = {
-        .version = below, .state_file = base, .count = count, .standings = standings};
+    struct skep_shape_round round = {.version = below,
+                                     .head = shard->versions[1].payload,
+                                     .state_file = base,
+                                     .count = count,
+                                     .standings = standings};
     int result =
         skep_standings_whole(standings)
             ? merge_files(shard, round, list, ret_file, &outcome, err)

@@ -23,17 +23,17 @@ static bool nearly_equal(const struct skep_pairs *pairs, size_t i, size_t j,
     return pairs->products[i * n + j] >= (__int128)(norms / 2);
 }
 
-void skep_copies_find(const struct skep_pairs *pairs, const uint32_t *ranks,
+void skep_copies_find(const struct skep_pairs *pairs, const bool *left_out,
                       uint32_t overlap_permille, size_t *ret_copy_of)
 {
     size_t n = pairs->n;
     for (size_t j = 0; j < n; j++) {
         ret_copy_of[j] = j;
     }
-    for (uint32_t rank = 0; rank < SKEP_COPIES_RANKS && overlap_permille != 0; rank++) {
+    for (int last = 0; last <= 1 && overlap_permille != 0; last++) {
         for (size_t j = 0; j < n; j++) {
-            for (size_t i = 0; i < n && ranks[j] == rank && ret_copy_of[j] == j; i++) {
-                bool earlier = ranks[i] < rank || (ranks[i] == rank && i < j);
+            for (size_t i = 0; i < n && left_out[j] == (last != 0) && ret_copy_of[j] == j; i++) {
+                bool earlier = left_out[i] == left_out[j] ? i < j : left_out[j];
                 if (earlier && ret_copy_of[i] == i && nearly_equal(pairs, i, j, overlap_permille)) {
                     ret_copy_of[j] = i;
                 }

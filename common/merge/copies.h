@@ -14,9 +14,11 @@
  * The angle (60 degrees and less) keeps a liar from having an honest update thrown out by sending its places with other values: what
  * remains in its stead points nearly the same way. Without it one identity could silence one donor a round.
  *
- * Of near-copies those of donors in good standing go first, so that nobody is silenced by one whose work is not merged anyway. Then the freshest stays, of equally fresh ones the one with the smallest hash. Updates are gone through in that order, and one
- * is left out if it is a near-copy of one that stays. (Joining chains of near-copies into groups would let one update near two honest ones
- * join them, and gains nothing: a Sybil whose updates are not near each other could have sent just those.)
+ * Of near-copies those of donors in good standing go first, so that nobody is silenced by one whose work is not merged anyway, then those
+ * early in the round's order (merge.h). Not the freshest, nor the oldest: a copier can claim either. Updates are gone through in that order,
+ * and one is left out if it is a near-copy of one that stays. (Joining chains of near-copies into groups would let one update near two
+ * honest ones join them, and gains nothing: a Sybil whose updates are not near each other could have sent just those.) So a copier takes
+ * the place of its victim in half of the rounds, until an audit finds that the work was not its own.
  *
  * What remains possible: making new places costs no training. An update with random places is no copy of anything; that is for audits.
  */
@@ -27,19 +29,15 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "common/base/limits.h"
 #include "common/merge/pairs.h"
 #include "common/wire/update.h"
 
 /* Whether what is sent of such a tensor tells updates apart. */
 bool skep_copies_informative(const struct skep_tiling *tiling);
 
-/* Ranks are below this: staleness, and as much again for updates that will not be merged. */
-#define SKEP_COPIES_RANKS (2u * (SKEP_LIMIT_STALENESS + 1u))
-
-/* ret_copy_of[j] = i if j is left out as a near-copy of i, which stays; j itself if it stays. Updates are numbered in rising order of
- * their hashes, and the smaller rank goes before. overlap_permille 0: all stay. */
-void skep_copies_find(const struct skep_pairs *pairs, const uint32_t *ranks,
+/* ret_copy_of[j] = i if j is left out as a near-copy of i, which stays; j itself if it is no copy. Updates are numbered in the round's order.
+ * overlap_permille 0: all stay. */
+void skep_copies_find(const struct skep_pairs *pairs, const bool *left_out,
                       uint32_t overlap_permille, size_t *ret_copy_of);
 
 #endif

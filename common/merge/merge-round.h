@@ -29,7 +29,7 @@ struct skep_merge_round {
     const struct skep_merge_input *inputs;
     size_t input_count;
     size_t order[SKEP_LIMIT_UPDATES_PER_ROUND];
-    size_t copy_of[SKEP_LIMIT_UPDATES_PER_ROUND]; /* by place in `order`; itself: it counts */
+    size_t copy_of[SKEP_LIMIT_UPDATES_PER_ROUND]; /* by place in `order`; itself: no copy */
     /* the n that count, in order of hash */
     size_t n;
     size_t liars;

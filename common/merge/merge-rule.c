@@ -5,12 +5,11 @@
 #include "common/merge/merge-round.h"
 #include "common/merge/weights.h"
 
-#define LEAST_TO_VOTE 5u       /* with fewer updates there is nothing to vote with */
 #define LEAST_TO_TRIM_MIXES 8u /* with fewer a trimmed mean of mixes is one mix: see merge.h */
 
 size_t skep_merge_liars(size_t n, uint32_t liars_permille)
 {
-    if (n < LEAST_TO_VOTE) {
+    if (n < SKEP_MERGE_LEAST_TO_VOTE) {
         return 0;
     }
     size_t liars = (n * liars_permille + 999) / 1000;

@@ -12,6 +12,7 @@
 #include "common/merge/pairs.h"
 #include "common/merge/places.h"
 
+#define PEAK_FACTOR 2u
 #define PAST_ROUNDS 16u
 #define LEAST_PAST_ROUNDS 4u
 #define PAST_FACTOR 3u
@@ -58,6 +59,12 @@ bool skep_merge_counts(const struct skep_merge_round *merge, size_t i)
     return merge->copy_of[i] == i && !skep_merge_ordered(merge, i)->left_out;
 }
 
+static int64_t hold(int64_t value, int64_t limit)
+{
+    value = value > limit ? limit : value;
+    return value < -limit ? -limit : value;
+}
+
 /* Those that are gone on with: all, or those that count. */
 static void choose(struct skep_merge_round *merge, bool all)
 {
@@ -71,23 +78,60 @@ static void choose(struct skep_merge_round *merge, bool all)
     }
 }
 
-/* Sorts the places of those that count and reads their codebooks. */
+/* ---- peaks ---- */
+
+/* The largest magnitude that an update sends of a tensor. */
+static uint64_t peak_of(const struct skep_merge_round *merge, size_t t, size_t i)
+{
+    uint64_t peak = 0;
+    for (size_t at = (t * merge->n + i) * 4; at < (t * merge->n + i + 1) * 4; at++) {
+        int64_t entry = merge->places.code_counts[at] != 0 ? merge->entries[at] : 0;
+        uint64_t magnitude = (uint64_t)(entry < 0 ? -entry : entry);
+        peak = magnitude > peak ? magnitude : peak;
+    }
+    return peak;
+}
+
+/* Twice the median peak of those that count (as far as is known yet); no limit if they are too few or all send zeros. */
+static int64_t peak_limit(const struct skep_merge_round *merge, size_t t)
+{
+    uint64_t peaks[SKEP_LIMIT_UPDATES_PER_ROUND];
+    size_t count = 0;
+    for (size_t i = 0; i < merge->n; i++) {
+        if (skep_merge_counts(merge, merge->chosen[i])) {
+            peaks[count++] = peak_of(merge, t, i);
+        }
+    }
+    uint64_t median = count < SKEP_MERGE_LEAST_TO_VOTE ? 0 : skep_fixed_median(peaks, count);
+    uint64_t limit = PEAK_FACTOR * median;
+    return limit == 0 || limit > SKEP_FIXED_ENTRY_LIMIT ? SKEP_FIXED_ENTRY_LIMIT : (int64_t)limit;
+}
+
+/* Reads the codebooks of those that are gone on with, and flattens peaks. */
+static void read_entries(struct skep_merge_round *merge)
+{
+    for (size_t t = 0; t < merge->shard->tensor_count; t++) {
+        int64_t *entries = merge->entries + t * 4 * merge->n;
+        for (size_t tag = 0; tag < 4 * merge->n; tag++) {
+            entries[tag] =
+                hold(skep_fixed_from_float(merge->bodies[tag / 4]->tensors[t].codebook[tag % 4]),
+                     SKEP_FIXED_ENTRY_LIMIT);
+        }
+        int64_t limit = peak_limit(merge, t);
+        for (size_t tag = 0; tag < 4 * merge->n; tag++) {
+            entries[tag] = hold(entries[tag], limit);
+        }
+    }
+}
+
+/* Sorts the places of those that are gone on with and reads their codebooks. */
 static int load(struct skep_merge_round *merge, struct skep_error *err)
 {
     int rc = skep_places_init(&merge->places, merge->bodies, merge->n, merge->threads, err);
-    if (rc != SKEP_OK) {
-        return rc;
+    if (rc == SKEP_OK) {
+        read_entries(merge);
     }
-    for (size_t t = 0; t < merge->shard->tensor_count; t++) {
-        for (size_t tag = 0; tag < 4 * merge->n; tag++) {
-            int64_t entry =
-                skep_fixed_from_float(merge->bodies[tag / 4]->tensors[t].codebook[tag % 4]);
-            entry = entry > SKEP_FIXED_ENTRY_LIMIT ? SKEP_FIXED_ENTRY_LIMIT : entry;
-            entry = entry < -SKEP_FIXED_ENTRY_LIMIT ? -SKEP_FIXED_ENTRY_LIMIT : entry;
-            merge->entries[t * 4 * merge->n + tag] = entry;
-        }
-    }
-    return SKEP_OK;
+    return rc;
 }
 
 /* ---- step 1: those that do not count ---- */
@@ -107,21 +151,34 @@ static bool needs_pairs(const struct skep_merge_round *merge, bool with_report)
            merge->config->rule > SKEP_MERGE_TRIMMED_MEAN;
 }
 
+static bool any_copy(const struct skep_merge_round *merge)
+{
+    bool any = false;
+    for (size_t i = 0; i < merge->input_count; i++) {
+        any = any || merge->copy_of[i] != i;
+    }
+    return any;
+}
+
+/* Peaks are held to what those that count send. Where copies are found these are fewer than was thought, so it is done again. */
 static int choose_counting(struct skep_merge_round *merge, struct skep_error *err)
 {
-    uint32_t ranks[SKEP_LIMIT_UPDATES_PER_ROUND];
+    bool left_out[SKEP_LIMIT_UPDATES_PER_ROUND];
     int rc = skep_pairs_count(&merge->places, merge->entries, merge->threads, merge->pairs, err);
     if (rc != SKEP_OK) {
         return rc;
     }
     for (size_t i = 0; i < merge->input_count; i++) {
-        const struct skep_merge_input *input = skep_merge_ordered(merge, i);
-        ranks[i] = input->staleness + (input->left_out ? SKEP_LIMIT_STALENESS + 1 : 0);
+        left_out[i] = skep_merge_ordered(merge, i)->left_out;
     }
-    skep_copies_find(merge->pairs, ranks, merge->config->overlap_permille, merge->copy_of);
+    skep_copies_find(merge->pairs, left_out, merge->config->overlap_permille, merge->copy_of);
+    if (any_copy(merge)) {
+        read_entries(merge);
+        rc = skep_pairs_count(&merge->places, merge->entries, merge->threads, merge->pairs, err);
+    }
     choose(merge, false);
-    if (merge->n == merge->input_count) {
-        return SKEP_OK;
+    if (rc != SKEP_OK || merge->n == merge->input_count) {
+        return rc;
     }
     skep_places_done(&merge->places);
     return merge->n == 0 ? SKEP_OK : load(merge, err);
@@ -145,16 +202,13 @@ static uint64_t norm_of(const struct skep_merge_round *merge, size_t i)
 
 uint64_t skep_merge_clip_limit(const struct skep_merge_round *merge)
 {
-    uint64_t limit = merge->options->norm_limit;
+    uint64_t limit = merge->options->norm_limit == 0 ? UINT64_MAX : merge->options->norm_limit;
     if (merge->config->clip_permille == 0 || merge->median == 0) {
-        return UINT64_MAX;
+        return limit;
     }
     unsigned __int128 of_median =
         (unsigned __int128)merge->median * merge->config->clip_permille / 1000;
-    if (limit != 0 && limit < of_median) {
-        return limit;
-    }
-    return of_median > UINT64_MAX ? UINT64_MAX : (uint64_t)of_median;
+    return of_median > limit ? limit : (uint64_t)of_median;
 }
 
 uint64_t skep_merge_ratio(uint64_t norm, uint64_t limit)

@@ -113,7 +113,8 @@ class Update:
         self.left_out = line.style == "none" or (line.style == "out" and i % 4 == 3)
         self.copy_of = None
         self.sent = []  # per tensor [(block, index, code)]
-        self.values = {}
+        self.values = {}  # with peaks flattened
+        self.raw = []  # per tensor {place in the state: fixed-point value}
         first = 0
         for t, dims in enumerate(line.tensors):
             tiling = Tiling(dims, line.keep)
@@ -122,8 +123,7 @@ class Update:
             self.sent.append(sent)
             if line.style == "far" and i % 4 == 3:
                 sent = [(block, index, 3 - code) for block, index, code in sent]
-            for block, index, code in sent:
-                self.values[first + tiling.place(block, index)] = book[code]
+            self.raw.append({first + tiling.place(block, index): book[code] for block, index, code in sent})
             first += math.prod(dims)
 
     def codebook(self, style, rng):
@@ -288,13 +288,27 @@ def nearly_equal(line, a, b):
     return dot(a.values, b.values) >= norm_of(a.values) * norm_of(b.values) // 2
 
 
+def flatten(line):
+    """Peaks: no value beyond twice the median of the largest ones that those send who count."""
+    counting = [update for update in line.updates if update.copy_of is None and not update.left_out]
+    for update in line.updates:
+        update.values = {}
+    for t in range(len(line.tensors)):
+        peaks = [max(map(abs, update.raw[t].values())) for update in counting]
+        limit = min(2 * median_of_nonzero(peaks) if len(peaks) >= 5 else 0, ENTRY_LIMIT) or ENTRY_LIMIT
+        for update in line.updates:
+            update.values.update({place: min(max(value, -limit), limit) for place, value in update.raw[t].items()})
+
+
 def mark_copies(line):
     stay = []
-    for update in sorted(line.updates, key=lambda u: (u.left_out, u.staleness, u.hashed)):
+    flatten(line)
+    for update in sorted(line.updates, key=lambda u: (u.left_out, u.hashed)):
         earlier = sorted(stay, key=lambda u: u.hashed) if line.overlap else []
         update.copy_of = next((other for other in earlier if nearly_equal(line, other, update)), None)
         if update.copy_of is None:
             stay.append(update)
+    flatten(line)
 
 
 # ---- merge.h ----
@@ -347,8 +361,9 @@ class Round:
         for update in line.updates:
             update.norm = norm_of(update.values)
         self.median = median_of_nonzero([update.norm for update in self.updates])
-        limit = self.median * line.clip // 1000 or None
-        limit = min(limit, line.limit) if limit and line.limit else limit
+        limits = [line.limit] if line.limit else []
+        limits += [self.median * line.clip // 1000] if line.clip and self.median else []
+        limit = min(limits, default=None)
         for update in line.updates:
             update.ratio = clipped(update.norm, limit)
             update.multiplier = update.ratio * WEIGHTS[update.staleness]

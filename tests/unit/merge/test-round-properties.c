@@ -275,7 +275,7 @@ static void copies_count_once_and_are_named(void **state)
     scene_done(&scene);
 }
 
-static void of_copies_the_freshest_stays(void **state)
+static void of_copies_the_first_in_the_rounds_order_stays(void **state)
 {
     (void)state;
     scene_init(&scene, 800, 6, 128, SCENE_APART, false);
@@ -288,6 +288,13 @@ static void of_copies_the_freshest_stays(void **state)
     scene.inputs[1].hash = (struct skep_hash){{2}};
     scene.inputs[5].hash = (struct skep_hash){{1}};
     struct skep_merge_config config = searching(SKEP_MERGE_MEAN);
+    merge_as(&config, merged, &report);
+    assert_int_equal(report.counted, 4);
+    assert_int_equal(report.inputs[0].copy_of, SKEP_MERGE_NO_COPY);
+    assert_int_equal(report.inputs[1].copy_of, 0);
+    assert_int_equal(report.inputs[5].copy_of, 0);
+    /* but not if it is not merged anyway */
+    scene.inputs[0].left_out = true;
     merge_as(&config, merged, &report);
     assert_int_equal(report.counted, 4);
     assert_int_equal(report.inputs[0].copy_of, 5);
@@ -343,9 +350,35 @@ static void norms_are_clipped_to_the_median_or_the_limit(void **state)
     }
     assert_true(report_again.median_norm == report.median_norm);
     assert_true(fabs((double)report_again.step_norm - median / 4) < 1e-4 * median);
-    config.clip_permille = 0;
+    config.clip_permille = 0; /* the limit holds without the median */
     scene_merge(&scene, &limited, again, &report_again);
+    assert_true(report_again.inputs[2].clip_ratio < 1u << 30);
+    const struct skep_merge_options unlimited = {.config = &config};
+    scene_merge(&scene, &unlimited, again, &report_again);
     assert_int_equal(report_again.inputs[2].clip_ratio, 1 << 30);
+    scene_done(&scene);
+}
+
+/* All of a norm on a few values: the norm says nothing about it. */
+static void peaks_are_flattened_to_twice_the_median_one(void **state)
+{
+    (void)state;
+    scene_init(&scene, 1150, 6, 256, SCENE_APART, false);
+    struct skep_update_tensor *tensor = &scene.bodies[1].tensors[0];
+    size_t sent = (size_t)tensor->tiling.blocks * tensor->tiling.kept;
+    float peak = tensor->codebook[3];
+    memset(tensor->codes, 1, sent);
+    tensor->codes[7] = 3;
+    memcpy(tensor->codebook, (const float[4]){0, 0, 0, 1000 * peak}, sizeof tensor->codebook);
+    struct skep_merge_config config = searching(SKEP_MERGE_MEAN);
+    config.clip_permille = 0;
+    merge_as(&config, merged, &report);
+    double loud = (double)report.inputs[1].norm * 0x1p-32;
+    assert_true(loud < 20 * (double)peak);
+    scene.n = 4; /* too few to vote */
+    merge_as(&config, merged, &report);
+    assert_true((double)report.inputs[1].norm * 0x1p-32 > 900 * (double)peak);
+    scene.n = 6;
     scene_done(&scene);
 }
 
@@ -464,10 +497,11 @@ int main(void)
         cmocka_unit_test(extreme_codebooks_neither_overflow_nor_escape),
         cmocka_unit_test(steps_of_zero_leave_negative_zeros_and_denormals),
         cmocka_unit_test(copies_count_once_and_are_named),
-        cmocka_unit_test(of_copies_the_freshest_stays),
+        cmocka_unit_test(of_copies_the_first_in_the_rounds_order_stays),
         cmocka_unit_test(the_reverse_of_an_update_is_no_copy_of_it),
         cmocka_unit_test(updates_that_send_most_of_a_block_are_no_copies),
         cmocka_unit_test(norms_are_clipped_to_the_median_or_the_limit),
+        cmocka_unit_test(peaks_are_flattened_to_twice_the_median_one),
         cmocka_unit_test(the_report_tells_friends_from_liars),
         cmocka_unit_test(halvings_halve_the_step),
         cmocka_unit_test(the_norm_limit_is_three_times_the_median_of_the_last_rounds),
