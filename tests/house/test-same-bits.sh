@@ -6,7 +6,7 @@ folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT
 # What skep_merge() stands on, and nothing that needs a library.
 sources="$source/tests/unit/merge/test-same-bits.c $source/tests/unit/merge/corpus.c $source/common/wire/update.c"
-for file in alloc bytes error id rng; do
+for file in alloc bytes error id refusal rng; do
     sources="$sources $source/common/base/$file.c"
 done
 for file in "$source"/common/merge/*.c; do
@@ -83,8 +83,10 @@ else
     report $? "AArch64 under qemu gives the recorded bits"
 fi
 
-build plain gcc -O0 -g
-if has valgrind; then
+has gcc && build plain gcc -O0 -g
+if ! has gcc; then
+    skip "valgrind" gcc gcc
+elif has valgrind; then
     [ -x "$folder/plain" ] && run 97 valgrind -q --error-exitcode=1 --leak-check=full "$folder/plain"
     report $? "valgrind finds nothing, and the recorded bits"
 else
@@ -95,6 +97,8 @@ fi
 if [ "$(uname -m)" != x86_64 ]; then
     number=$((number + 1))
     echo "ok $number - x86-64 without AVX2 # SKIP this is another machine"
+elif ! has gcc; then
+    skip "x86-64 without AVX2" gcc gcc
 elif has qemu-x86_64; then
     run 29 qemu-x86_64 -cpu Nehalem "$folder/plain"
     report $? "x86-64 without AVX2 gives the recorded bits"
