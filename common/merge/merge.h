@@ -18,9 +18,10 @@
  * flattened it cannot be more than twice as loud anywhere. Copies go first, so that Sybils cannot shift medians by repeating one update. Medians of norms are the lower one of an
  * even number, and updates of zeros alone do not count for them.
  *
- * f = ceil(n * liars_permille / 1000), held to n > 2f, and 0 for n < 5, where there is nothing to vote with: there only step 2
- * protects, and the caller merges audited or trusted updates alone. In all rules a place that an update did not send counts as 0,
- * and they divide by updates, never by the contributors of a place, which would let one liar own it.
+ * f = ceil(n * liars_permille / 1000), held to n > 2f, and 0 for n < 5, where there is nothing to vote with: trimmed_mean, multi_krum and
+ * both NNM rules are then the mean, which only the clipping protects (krum, the medians and centered_clip run as ever), and the caller
+ * merges audited or trusted updates alone. In all rules a place that an update did not send counts as 0, and they divide by updates,
+ * never by the contributors of a place, which would let one liar own it.
  *
  *   rule                  what                                               breakdown  paper
  *   mean                  1/n sum of x_i                                     0
@@ -43,7 +44,7 @@
  * Divisions round toward zero. Codebook entries beyond +-2^17 count as +-2^17.
  *
  * Cost: one sort of the places sent and one pass over the state; where pairs of updates matter (copies, NNM, all rules but the first three),
- * one step for each pair of updates that sent the same place (gram.h). Memory: about 9 bytes for each value sent and 1 for each of the state.
+ * one step for each pair of updates that sent the same place (pairs.h). Memory: about 9 bytes for each value sent and 1 for each of the state.
  */
 #ifndef SKEP_MERGE_MERGE_H
 #define SKEP_MERGE_MERGE_H

@@ -67,7 +67,8 @@ void skep_gram_mix(const struct skep_gram *gram, const uint64_t *sets, struct sk
 /*
  * Agreement: the cosine of each update and the sum of the others among those that are `merged`, itself left out, in thousandths
  * (-1000 .. 1000, toward zero; 0 where one of the two is zero). The sum and not what the rule made of it, and itself left out, so that an
- * update cannot agree with its own trace in the aggregate. O(n^2).
+ * update cannot agree with its own trace in the aggregate. A near-copy can, through its original: its agreement says nothing of its donor
+ * (standings.h passes it over). O(n^2).
  */
 void skep_gram_agreement(const struct skep_gram *gram, const bool *merged, int32_t *ret_permille);
 

@@ -17,7 +17,7 @@
  *   zeros             nothing
  *   stale             its first update again and again
  *   rare-coordinate   against the descent, where no honest donor sent anything
- *   index-stuffing    all its weight on one small tensor near the output
+ *   index-stuffing    all its weight on the last two tensors, near the output
  *   codebook          codes used to put all weight on one value of each block, at the ceiling
  *   nan               a codebook that is not finite
  *   sleeper           honest for half of the rounds, then sign-flip-10

@@ -84,6 +84,26 @@ static void nobody_is_left_out_where_few_have_a_past(void **state)
     assert_true(left_out[0]);
 }
 
+static void nobody_is_left_out_where_the_median_is_not_above_0(void **state)
+{
+    (void)state;
+    struct skep_standing standings[DONORS] = {{0}};
+    bool left_out[DONORS];
+    for (int i = 0; i < DONORS; i++) { /* the lower median is the 8th: -40 */
+        push_times(&standings[i], i < 8 ? -900 : 200, 20);
+    }
+    push_times(&standings[7], -40, 200);
+    skep_standing_judge(standings, DONORS, left_out);
+    for (int i = 0; i < DONORS; i++) {
+        assert_false(left_out[i]);
+    }
+    push_times(&standings[7], 200, 200); /* now it is 200, and the seven are far below it */
+    skep_standing_judge(standings, DONORS, left_out);
+    for (int i = 0; i < DONORS; i++) {
+        assert_int_equal(left_out[i], i < 7);
+    }
+}
+
 static void the_mean_forgets_in_about_ten_rounds(void **state)
 {
     (void)state;
@@ -151,6 +171,7 @@ int main(void)
         cmocka_unit_test(whoever_pulls_against_the_others_is_left_out_and_comes_back),
         cmocka_unit_test(honest_donors_of_unlike_agreement_all_stay),
         cmocka_unit_test(nobody_is_left_out_where_few_have_a_past),
+        cmocka_unit_test(nobody_is_left_out_where_the_median_is_not_above_0),
         cmocka_unit_test(the_mean_forgets_in_about_ten_rounds),
         cmocka_unit_test(agreement_is_the_cosine_to_the_sum_of_the_other_merged),
         cmocka_unit_test(updates_alone_agree_with_nobody),
