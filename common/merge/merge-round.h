@@ -30,6 +30,7 @@ struct skep_merge_round {
     size_t input_count;
     size_t order[SKEP_LIMIT_UPDATES_PER_ROUND];
     size_t copy_of[SKEP_LIMIT_UPDATES_PER_ROUND]; /* by place in `order`; itself: no copy */
+    bool empty[SKEP_LIMIT_UPDATES_PER_ROUND];     /* sends only zeros */
     /* the n that count, in order of hash */
     size_t n;
     size_t liars;
@@ -58,7 +59,7 @@ skep_merge_ordered(const struct skep_merge_round *merge, size_t i)
 /* Options, inputs and shard fit; fills merge->order, so that nothing after it depends on the order of arrival. */
 int skep_merge_check(struct skep_merge_round *merge, struct skep_error *err);
 
-/* Whether the i-th in order of hash is merged: copies are not, nor those that are left out. */
+/* Whether the i-th in order of hash is merged: copies are not, nor those that are left out or send only zeros. */
 bool skep_merge_counts(const struct skep_merge_round *merge, size_t i);
 
 /* No norm may be larger; UINT64_MAX if all may. */

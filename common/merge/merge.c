@@ -56,7 +56,7 @@ static const struct skep_merge_input *chosen_input(const struct skep_merge_round
 
 bool skep_merge_counts(const struct skep_merge_round *merge, size_t i)
 {
-    return merge->copy_of[i] == i && !skep_merge_ordered(merge, i)->left_out;
+    return merge->copy_of[i] == i && !skep_merge_ordered(merge, i)->left_out && !merge->empty[i];
 }
 
 static int64_t hold(int64_t value, int64_t limit)
@@ -107,16 +107,21 @@ static int64_t peak_limit(const struct skep_merge_round *merge, size_t t)
     return limit == 0 || limit > SKEP_FIXED_ENTRY_LIMIT ? SKEP_FIXED_ENTRY_LIMIT : (int64_t)limit;
 }
 
-/* Reads the codebooks of those that are gone on with, and flattens peaks. */
-static void read_entries(struct skep_merge_round *merge)
+static void read_codebooks(struct skep_merge_round *merge)
 {
     for (size_t t = 0; t < merge->shard->tensor_count; t++) {
         int64_t *entries = merge->entries + t * 4 * merge->n;
         for (size_t tag = 0; tag < 4 * merge->n; tag++) {
-            entries[tag] =
-                hold(skep_fixed_from_float(merge->bodies[tag / 4]->tensors[t].codebook[tag % 4]),
-                     SKEP_FIXED_ENTRY_LIMIT);
+            float value = merge->bodies[tag / 4]->tensors[t].codebook[tag % 4];
+            entries[tag] = hold(skep_fixed_from_float(value), SKEP_FIXED_ENTRY_LIMIT);
         }
+    }
+}
+
+static void flatten_peaks(struct skep_merge_round *merge)
+{
+    for (size_t t = 0; t < merge->shard->tensor_count; t++) {
+        int64_t *entries = merge->entries + t * 4 * merge->n;
         int64_t limit = peak_limit(merge, t);
         for (size_t tag = 0; tag < 4 * merge->n; tag++) {
             entries[tag] = hold(entries[tag], limit);
@@ -129,25 +134,26 @@ static int load(struct skep_merge_round *merge, struct skep_error *err)
 {
     int rc = skep_places_init(&merge->places, merge->bodies, merge->n, merge->threads, err);
     if (rc == SKEP_OK) {
-        read_entries(merge);
+        read_codebooks(merge);
     }
     return rc;
 }
 
 /* ---- step 1: those that do not count ---- */
 
-static bool any_left_out(const struct skep_merge_round *merge)
+/* An expert that saw no token, or a free rider. */
+static bool sends_zeros(const struct skep_merge_round *merge, size_t i)
 {
-    bool any = false;
-    for (size_t i = 0; i < merge->input_count; i++) {
-        any = any || merge->inputs[i].left_out;
+    uint64_t peak = 0;
+    for (size_t t = 0; t < merge->shard->tensor_count; t++) {
+        peak |= peak_of(merge, t, i);
     }
-    return any;
+    return peak == 0;
 }
 
 static bool needs_pairs(const struct skep_merge_round *merge, bool with_report)
 {
-    return with_report || any_left_out(merge) || merge->config->overlap_permille != 0 ||
+    return with_report || merge->config->overlap_permille != 0 ||
            merge->config->rule > SKEP_MERGE_TRIMMED_MEAN;
 }
 
@@ -161,7 +167,7 @@ static bool any_copy(const struct skep_merge_round *merge)
 }
 
 /* Peaks are held to what those that count send. Where copies are found these are fewer than was thought, so it is done again. */
-static int choose_counting(struct skep_merge_round *merge, struct skep_error *err)
+static int find_copies(struct skep_merge_round *merge, struct skep_error *err)
 {
     bool left_out[SKEP_LIMIT_UPDATES_PER_ROUND];
     int rc = skep_pairs_count(&merge->places, merge->entries, merge->threads, merge->pairs, err);
@@ -173,15 +179,33 @@ static int choose_counting(struct skep_merge_round *merge, struct skep_error *er
     }
     skep_copies_find(merge->pairs, left_out, merge->config->overlap_permille, merge->copy_of);
     if (any_copy(merge)) {
-        read_entries(merge);
+        read_codebooks(merge);
+        flatten_peaks(merge);
         rc = skep_pairs_count(&merge->places, merge->entries, merge->threads, merge->pairs, err);
+    }
+    return rc;
+}
+
+static int choose_counting(struct skep_merge_round *merge, bool with_report, struct skep_error *err)
+{
+    int rc = SKEP_OK;
+    for (size_t i = 0; i < merge->input_count; i++) {
+        merge->empty[i] = sends_zeros(merge, i);
+    }
+    flatten_peaks(merge);
+    if (needs_pairs(merge, with_report)) {
+        rc = find_copies(merge, err);
     }
     choose(merge, false);
     if (rc != SKEP_OK || merge->n == merge->input_count) {
         return rc;
     }
     skep_places_done(&merge->places);
-    return merge->n == 0 ? SKEP_OK : load(merge, err);
+    rc = merge->n == 0 ? SKEP_OK : load(merge, err);
+    if (rc == SKEP_OK && merge->n > 0) {
+        flatten_peaks(merge);
+    }
+    return rc;
 }
 
 /* ---- step 2: norms ---- */
@@ -329,8 +353,8 @@ static int run(struct skep_merge_round *merge, struct skep_merge_report *ret_rep
     }
     choose(merge, true);
     rc = load(merge, err);
-    if (rc == SKEP_OK && needs_pairs(merge, ret_report != NULL)) {
-        rc = choose_counting(merge, err);
+    if (rc == SKEP_OK) {
+        rc = choose_counting(merge, ret_report != NULL, err);
     }
     if (rc == SKEP_OK && merge->n == 0) {
         if (ret_report != NULL) {

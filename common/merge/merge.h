@@ -4,7 +4,8 @@
  * survive liars: n updates of which f do as they please, together, knowing all others.
  *
  * Steps, over the updates in rising order of their keys (see skep_merge_input: nobody can choose one), which breaks all ties:
- *   1. donors of bad standing are left out (standing.h) and near-copies count once (copies.h); n is what is left;
+ *   1. donors of bad standing are left out (standing.h), near-copies count once (copies.h), and updates of zeros alone (an expert that
+ *      saw no token, a free rider) not at all; n is what is left;
  *   2. peaks are flattened: per tensor no value may be larger than twice the median of the updates' largest ones (n >= 5; updates that
  *      send only zeros of it do not count). Then each update is clipped to c = min(clip_permille of the round's median norm, norm
  *      limit) and weighted by its staleness s: 1, 0.7071, 0.5774 (1/sqrt(1+s));
@@ -15,8 +16,8 @@
  *      the loss gate's (loss-gate.h).
  * A clip of the norm alone lets a liar put all of it on a few weights, which then are off by a thousand ordinary steps and take the
  * rest of the run to mend (measured: 2.5 points of accuracy by 3 liars of 16 in the five rounds before their standing fell); with peaks
- * flattened it cannot be more than twice as loud anywhere. Copies go first, so that Sybils cannot shift medians by repeating one update. Medians of norms are the lower one of an
- * even number, and updates of zeros alone do not count for them.
+ * flattened it cannot be more than twice as loud anywhere. Copies go first, so that Sybils cannot shift medians by repeating one update. Medians are the lower one of an
+ * even number.
  *
  * f = ceil(n * liars_permille / 1000), held to n > 2f, and 0 for n < 5, where there is nothing to vote with: trimmed_mean, multi_krum and
  * both NNM rules are then the mean, which only the clipping protects (krum, the medians and centered_clip run as ever), and the caller
@@ -90,7 +91,7 @@ struct skep_merge_options {
 /* What became of one input. Cosines are in thousandths, -1000 .. 1000, and 0 if one of the two is zero. */
 struct skep_merge_verdict {
     uint64_t norm;       /* before clipping, in units of 2^-32 */
-    bool merged;         /* false of copies and of those left out */
+    bool merged;         /* false of copies, of those left out, and of zeros */
     uint32_t clip_ratio; /* what clipping left of it, in units of 2^-30 */
     /* the input that it nearly equals and that was merged in its place, or SKEP_MERGE_NO_COPY */
     uint32_t copy_of;
@@ -101,7 +102,7 @@ struct skep_merge_verdict {
 
 struct skep_merge_report {
     struct skep_merge_verdict inputs[SKEP_LIMIT_UPDATES_PER_ROUND]; /* in the caller's order */
-    size_t counted;                                                 /* n: inputs without copies */
+    size_t counted;                                                 /* n: inputs that were merged */
     size_t liars;                                                   /* f */
     uint64_t median_norm; /* before clipping, of those that counted: for skep_merge_norm_limit() */
     uint64_t step_norm;   /* of what was subtracted from the state */

@@ -67,7 +67,8 @@ static void write_page(struct page *page, const struct skep_seal *seal)
     page->marks = skep_realloc(page->marks, seal->receipt_count + 1, sizeof page->marks[0]);
     for (size_t i = 0; i < seal->receipt_count; i++) {
         const struct skep_receipt *receipt = &seal->receipts[i];
-        if (!receipt->copy && merged > receipt->merged) {
+        bool tells = receipt->merged || receipt->agreement_permille != 0;
+        if (!receipt->copy && tells && merged > receipt->merged) {
             page->marks[page->count++] =
                 (struct mark){receipt->donor, (int32_t)receipt->agreement_permille};
         }

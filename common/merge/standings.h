@@ -10,8 +10,9 @@
  * A window and not the whole chain, so that a keeper needs few seals to begin, and what a donor was like long ago is forgiven: a donor
  * without an update in the window has no past. Of an average over some ten rounds 64 hold all but a thousandth.
  *
- * Two kinds of receipts say nothing of their donor and are passed over: near-copies (otherwise who has a bad standing would copy his way
- * back, without work), and updates of rounds in which no other one was merged (there is nothing to agree with).
+ * Three kinds of receipts say nothing of their donor and are passed over: near-copies (otherwise who has a bad standing would copy his way
+ * back, without work), updates of rounds in which no other one was merged (there is nothing to agree with), and those that were not
+ * merged and agree to exactly 0, which is what updates of zeros alone do (an expert that saw no token).
  *
  * Cost: window * updates per round for each donor judged; memory 40 bytes for each receipt of the window.
  */

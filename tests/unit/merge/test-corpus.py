@@ -288,9 +288,13 @@ def nearly_equal(line, a, b):
     return dot(a.values, b.values) >= norm_of(a.values) * norm_of(b.values) // 2
 
 
+def counts(update):
+    return update.copy_of is None and not update.left_out and any(any(values.values()) for values in update.raw)
+
+
 def flatten(line):
     """Peaks: no value beyond twice the median of the largest ones that those send who count."""
-    counting = [update for update in line.updates if update.copy_of is None and not update.left_out]
+    counting = [update for update in line.updates if counts(update)]
     for update in line.updates:
         update.values = {}
     for t in range(len(line.tensors)):
@@ -350,7 +354,7 @@ class Round:
     def __init__(self, line):
         self.line = line
         mark_copies(line)
-        self.updates = [u for u in sorted(line.updates, key=lambda u: u.hashed) if u.copy_of is None and not u.left_out]
+        self.updates = [u for u in sorted(line.updates, key=lambda u: u.hashed) if counts(u)]
         self.n = len(self.updates)
         self.f = 0 if self.n < 5 else min(-(-self.n * line.liars // 1000), (self.n - 1) // 2)
         self.clip_and_weigh()
