@@ -8,18 +8,6 @@
 /* A table of pairs costs about as much as looking at this many places for each of its numbers. */
 #define PLACES_FOR_A_PAIR 4u
 
-static void sort(int64_t *values, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        int64_t value = values[i];
-        size_t at = i;
-        for (; at > 0 && values[at - 1] > value; at--) {
-            values[at] = values[at - 1];
-        }
-        values[at] = value;
-    }
-}
-
 /* ---- trimmed ---- */
 
 static int64_t trimmed_of(const struct skep_combine *rule, int64_t *values, size_t count)
@@ -27,7 +15,7 @@ static int64_t trimmed_of(const struct skep_combine *rule, int64_t *values, size
     size_t n = rule->n;
     size_t f = rule->trimmed;
     if (f > 0) {
-        sort(values, count);
+        skep_fixed_sort(values, count);
     }
     int64_t sum = 0;
     for (size_t i = 0; i < count; i++) {

@@ -80,7 +80,7 @@ uint64_t skep_fixed_root(unsigned __int128 square)
     return root;
 }
 
-static void sort(int64_t *values, size_t count)
+void skep_fixed_sort(int64_t *values, size_t count)
 {
     for (size_t i = 1; i < count; i++) {
         int64_t value = values[i];
@@ -92,15 +92,30 @@ static void sort(int64_t *values, size_t count)
     }
 }
 
+int64_t skep_fixed_lower_median(int64_t *values, size_t count)
+{
+    skep_fixed_sort(values, count);
+    return values[(count - 1) / 2];
+}
+
+int32_t skep_fixed_permille(__int128 part, unsigned __int128 whole)
+{
+    if (whole == 0) {
+        return 0;
+    }
+    unsigned __int128 size = (unsigned __int128)(part < 0 ? -part : part) * 1000 / whole;
+    int32_t held = size > 1000 ? 1000 : (int32_t)size;
+    return part < 0 ? -held : held;
+}
+
 uint64_t skep_fixed_median(const uint64_t *norms, size_t count)
 {
-    int64_t sorted[SKEP_LIMIT_UPDATES_PER_ROUND];
+    int64_t values[SKEP_LIMIT_UPDATES_PER_ROUND];
     size_t used = 0;
     for (size_t i = 0; i < count; i++) {
         if (norms[i] != 0) {
-            sorted[used++] = (int64_t)norms[i];
+            values[used++] = (int64_t)norms[i];
         }
     }
-    sort(sorted, used);
-    return used == 0 ? 0 : (uint64_t)sorted[(used - 1) / 2];
+    return used == 0 ? 0 : (uint64_t)skep_fixed_lower_median(values, used);
 }

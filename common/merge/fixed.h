@@ -49,6 +49,15 @@ static inline int64_t skep_fixed_scale(int64_t value, uint64_t multiplier, uint3
     return value < 0 ? -scaled : scaled;
 }
 
+/* Sorts rising, by insertion: rounds have at most 64 updates. */
+void skep_fixed_sort(int64_t *values, size_t count);
+
+/* Sorts the values; the lower median of them, which are one at least. */
+int64_t skep_fixed_lower_median(int64_t *values, size_t count);
+
+/* 1000 * part / whole toward zero, held to -1000 .. 1000; 0 if the whole is 0. |part| < 2^118. */
+int32_t skep_fixed_permille(__int128 part, unsigned __int128 whole);
+
 /* The lower median of the norms that are not 0; 0 if all are. At most 64 of them. Lower, so that one liar beside one honest update
  * cannot raise it. An update of zeros says nothing about the size of a step (an expert that saw no token), so it does not lower it. */
 uint64_t skep_fixed_median(const uint64_t *norms, size_t count);

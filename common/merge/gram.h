@@ -7,7 +7,9 @@
 
 #include <stddef.h>
 
-#define SKEP_GRAM_MOST 64u /* SKEP_LIMIT_UPDATES_PER_ROUND */
+#include "common/base/limits.h"
+
+#define SKEP_GRAM_MOST SKEP_LIMIT_UPDATES_PER_ROUND
 
 /* products[i * n + j] = <x_i, x_j> in units of 2^-64, at most 2^126 in magnitude; symmetric. */
 struct skep_gram {

@@ -2,6 +2,8 @@
 
 #include <assert.h>
 
+#include "common/merge/fixed.h"
+
 /* Changes are held to +-2^60: then deviations and their multiples by 15000 fit 128 bits, and differences of two fit 64. */
 #define CHANGE_LIMIT ((int64_t)1 << 60)
 #define SIGMAS 3
@@ -16,20 +18,6 @@ static int64_t held(__int128 change)
 {
     change = change > CHANGE_LIMIT ? CHANGE_LIMIT : change;
     return (int64_t)(change < -CHANGE_LIMIT ? -CHANGE_LIMIT : change);
-}
-
-/* Sorts the values; the lower median. */
-static int64_t median_of(int64_t *values, size_t count)
-{
-    for (size_t i = 1; i < count; i++) {
-        int64_t value = values[i];
-        size_t at = i;
-        for (; at > 0 && values[at - 1] > value; at--) {
-            values[at] = values[at - 1];
-        }
-        values[at] = value;
-    }
-    return values[(count - 1) / 2];
 }
 
 void skep_loss_gate_push(struct skep_loss_gate_history *history, int64_t loss_before,
@@ -52,12 +40,12 @@ static __int128 sigma_of(const struct skep_loss_gate_history *history)
     for (size_t i = 0; i < count; i++) {
         values[i] = history->changes[i];
     }
-    int64_t median = median_of(values, count);
+    int64_t median = skep_fixed_lower_median(values, count);
     for (size_t i = 0; i < count; i++) {
         int64_t deviation = values[i] - median;
         values[i] = deviation < 0 ? -deviation : deviation;
     }
-    return (__int128)median_of(values, count) * SIGMA_OF_DEVIATION / SIGMA_UNITS;
+    return (__int128)skep_fixed_lower_median(values, count) * SIGMA_OF_DEVIATION / SIGMA_UNITS;
 }
 
 int64_t skep_loss_gate_limit(const struct skep_loss_gate_history *history, int64_t loss_before)

@@ -8,18 +8,13 @@
 /* 1000 * along / (norm * other), of numbers of up to 126 bits: both are cut to 100 bits first. */
 static int32_t cosine_of(__int128 along, uint64_t norm, uint64_t other)
 {
-    unsigned __int128 size = (unsigned __int128)(along < 0 ? -along : along);
+    const __int128 most = (__int128)1 << 100;
     unsigned __int128 norms = (unsigned __int128)norm * other;
-    while (norms >> 100 != 0 || size >> 100 != 0) {
-        norms >>= 1;
-        size >>= 1;
+    while (norms >= (unsigned __int128)most || along >= most || along <= -most) {
+        norms /= 2;
+        along /= 2;
     }
-    if (norms == 0) {
-        return 0;
-    }
-    unsigned __int128 permille = size * 1000 / norms;
-    int32_t held = permille > 1000 ? 1000 : (int32_t)permille;
-    return along < 0 ? -held : held;
+    return skep_fixed_permille(along, norms);
 }
 
 /* Of all inputs, clipped and weighted as those that were merged are. */

@@ -57,12 +57,13 @@
 #include "common/base/error.h"
 #include "common/base/id.h"
 #include "common/base/limits.h"
+#include "common/merge/share.h"
 #include "common/wire/manifest.h"
 #include "common/wire/update.h"
 
 #define SKEP_MERGE_LEAST_TO_VOTE 5u /* with fewer updates there is nothing to vote with */
 #define SKEP_MERGE_HALVINGS_MOST 16u
-#define SKEP_MERGE_THREADS_MOST 64u
+#define SKEP_MERGE_THREADS_MOST SKEP_SHARE_PARTS_MOST
 #define SKEP_MERGE_NO_COPY UINT32_MAX
 
 struct skep_merge_input {

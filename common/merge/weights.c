@@ -4,6 +4,8 @@
 
 #include "common/merge/fixed.h"
 
+_Static_assert(SKEP_GRAM_MOST <= 64, "sets of updates are the bits of 64");
+
 /*
  * Why nothing overflows. Products come with up to 126 bits and n <= 64 = 2^6. Multiplied by a power of two they have at most
  * TABLE_BITS = 62, and then
@@ -82,16 +84,14 @@ static void sort_by(const unsigned __int128 *keys, size_t count, size_t *ret_ord
     }
 }
 
-/* The lower median. */
+/* The lower median of distances, which are at most 2^62. */
 static uint64_t median_of(const uint64_t *values, size_t count)
 {
-    unsigned __int128 keys[SKEP_GRAM_MOST];
-    size_t order[SKEP_GRAM_MOST] = {0};
+    int64_t sorted[SKEP_GRAM_MOST];
     for (size_t i = 0; i < count; i++) {
-        keys[i] = values[i];
+        sorted[i] = (int64_t)values[i];
     }
-    sort_by(keys, count, order);
-    return values[order[(count - 1) / 2]];
+    return (uint64_t)skep_fixed_lower_median(sorted, count);
 }
 
 /* ---- distances ---- */
@@ -342,9 +342,7 @@ static int32_t cosine_permille(__int128 along, int64_t own, __int128 others)
     }
     unsigned __int128 roots = (unsigned __int128)skep_fixed_root((unsigned __int128)own << 40) *
                               skep_fixed_root((unsigned __int128)others << 40);
-    unsigned __int128 permille = (magnitude_of(along) << 40) * 1000 / roots;
-    int32_t held = permille > 1000 ? 1000 : (int32_t)permille;
-    return along < 0 ? -held : held;
+    return skep_fixed_permille(along * ((__int128)1 << 40), roots);
 }
 
 void skep_gram_agreement(const struct skep_gram *gram, const bool *merged, int32_t *ret_permille)
