@@ -19,7 +19,7 @@
 #include "server/trust.h"
 
 #define TICK_MS 500u
-#define FORGET_S (30 * 86400) /* rows with a verdict */
+#define FORGET_S INT64_C(2592000) /* 30 days, for rows with a verdict */
 
 struct skep_audit {
     struct skep_host *host;
@@ -137,19 +137,23 @@ static void end_all(struct skep_audit *audit, struct skep_audit_job *job,
     skep_audit_load_remove(load);
 }
 
-/* What was held back goes to the agreement. */
+/* What was held back goes to the agreement; an audit after the merge counts for the donor all the same. */
 static void let_in(const struct skep_audit_load *load)
 {
     for (size_t i = 0; i < load->update_count; i++) {
         const struct skep_audit_update *update = &load->updates[i];
+        struct skep_kept_shard *shard = update->shard;
         struct skep_round_update waiting = {
             .hash = update->hash, .donor = load->donor, .base_version = update->base_version};
-        if (skep_kept_shard_merged(update->shard, &update->hash, &load->donor,
-                                   update->base_version) == NULL &&
-            update->base_version + SKEP_LIMIT_STALENESS >=
-                skep_kept_shard_head(update->shard)->version &&
-            skep_trust_admits(update->shard, &update->hash, &load->donor)) {
-            skep_agreement_update(update->shard, &waiting);
+        bool admitted = skep_trust_admits(shard, &update->hash, &load->donor);
+        bool late =
+            skep_kept_shard_merged(shard, &update->hash, &load->donor, update->base_version) !=
+                NULL ||
+            update->base_version + SKEP_LIMIT_STALENESS < skep_kept_shard_head(shard)->version;
+        if (admitted && !late) {
+            skep_agreement_update(shard, &waiting);
+        } else if (admitted && shard->shard.kind == SKEP_SHARD_TRUNK) {
+            skep_trust_found(load->project, &update->hash, &load->donor, update->base_version);
         }
     }
 }
@@ -452,18 +456,25 @@ void skep_audit_took(struct skep_project *project, const struct skep_hash *updat
     }
 }
 
+static bool say_yes(void *user, const struct skep_hash *history,
+                    const struct skep_kept_shard *shard)
+{
+    (void)history;
+    (void)shard;
+    *(bool *)user = true;
+    return false;
+}
+
 bool skep_audit_asks(struct skep_project *project, const struct skep_hash *update)
 {
-    const struct skep_audit *audit = project->host->audit;
-    for (const struct skep_audit_job *job = audit->queue.jobs; job != NULL; job = job->next) {
-        const struct skep_audit_load *load = job->load;
-        for (size_t i = 0; i < load->update_count && job->stage == SKEP_AUDIT_WAITING; i++) {
-            if (skep_hash_equal(&load->updates[i].hash, update)) {
-                return true;
-            }
-        }
+    struct skep_audit_row row;
+    bool asks = false;
+    if (skep_trust_audits(project) &&
+        skep_keeper_db_get_audit(project->host->db, &project->manifest.project, update, &row,
+                                 NULL) == SKEP_OK) {
+        skep_audit_wanted(project, &row.donor, say_yes, &asks);
     }
-    return false;
+    return asks;
 }
 
 bool skep_audit_yields(struct skep_project *project, const struct skep_hash *update)
@@ -515,6 +526,18 @@ static void draw(struct skep_audit *audit, struct skep_project *project,
     }
 }
 
+/* Without the trunk's update it is one of a job that is over: its own version says. */
+static bool is_stale(const struct skep_audit_load *load, uint64_t trunk_version)
+{
+    uint64_t base = load->trunk_version;
+    uint64_t head = trunk_version;
+    if (!load->has_trunk && load->update_count > 0) {
+        base = load->updates[0].base_version;
+        head = skep_kept_shard_head(load->updates[0].shard)->version;
+    }
+    return base + SKEP_LIMIT_STALENESS + 1 < head;
+}
+
 /* Those that no version has merged in time will never be drawn. */
 static void forget_stale(struct skep_audit *audit, const struct skep_project *project,
                          uint64_t version)
@@ -523,8 +546,8 @@ static void forget_stale(struct skep_audit *audit, const struct skep_project *pr
     for (struct skep_audit_job *job = audit->queue.jobs; job != NULL; job = next) {
         const struct skep_audit_load *load = job->load;
         next = job->next;
-        if (job->stage == SKEP_AUDIT_PINNED && load->project == project && load->has_trunk &&
-            load->trunk_version + SKEP_LIMIT_STALENESS + 1 < version) {
+        if (job->stage == SKEP_AUDIT_PINNED && load->project == project &&
+            is_stale(load, version)) {
             end_all(audit, job, SKEP_AUDIT_NOT_DRAWN);
         }
     }

@@ -5,7 +5,7 @@
  *
  * In probation (swarm/reputation.h) an update is held back from the agreement until it was found valid. Trusted donors' updates are merged
  * at once; what the job began with is held until the seal that merged it draws it (skep_audit_drawn()) or not. For a draw or in probation the
- * donor is asked for its histories: the answer to its update says "evidence": "wanted", and GET .../evidence lists them.
+ * donor is asked for its histories: the answer to its update, or to a later one, says "evidence": "wanted", and GET .../evidence lists them.
  *
  * One worker at a time, niced, on one thread. What waits is in the database and in DIR/audit, so a crash loses nothing.
  */
@@ -41,7 +41,7 @@ int skep_audit_note(struct skep_project *project, const struct skep_update_state
                     const struct skep_hash *update, struct skep_error *err);
 /* The update is stored. */
 void skep_audit_took(struct skep_project *project, const struct skep_hash *update);
-/* Is its donor to show histories? */
+/* Is its donor to show histories, of this job or an earlier one? */
 bool skep_audit_asks(struct skep_project *project, const struct skep_hash *update);
 /* The agreement of the other keepers asks for an update that is held back here. Once it has asked for SKEP_AUDIT_YIELD_MS it may have it, unless
  * it was found invalid: a majority may have voted for it already, and no version would be sealed any more. */

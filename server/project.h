@@ -19,6 +19,7 @@
 #include "common/wire/manifest.h"
 
 struct skep_beacons;
+struct skep_finding;
 struct skep_host;
 struct skep_kept_shard;
 struct skep_pace;
@@ -70,7 +71,9 @@ struct skep_project {
     struct skep_pace *pace;
     uint64_t accepted;                    /* updates since the start, */
     uint64_t refused[SKEP_REFUSALS];      /* and those that were not, by reason */
-    struct skep_reputations *reputations; /* with audits: of the donors (trust.h) */
+    struct skep_reputations *reputations; /* with audits: of the donors (trust.h), */
+    size_t late_count;                    /* and verdicts that came after the merge */
+    struct skep_finding *late;
 };
 
 /* Takes a project that came as a manifest envelope: checks, stores and loads it. *ret_new is false if it is here already.

@@ -3,6 +3,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
+#include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/store/keeper-audits.h"
 #include "common/swarm/history.h"
@@ -11,7 +13,8 @@
 #include "server/project.h"
 #include "server/shard.h"
 
-#define CHAIN 16u /* earlier updates of a donor that are looked at */
+#define CHAIN 16u     /* earlier updates of a donor that are looked at, */
+#define ANSWERS 1024u /* and here */
 
 bool skep_trust_audits(const struct skep_project *project)
 {
@@ -20,7 +23,7 @@ bool skep_trust_audits(const struct skep_project *project)
 
 /* Keepers do not agree on verdicts in their seals yet, so each counts those that it found itself: a view of its own, and nobody else has to
  * be believed. */
-static void mark_audited(const struct skep_project *project, struct skep_seal *seal)
+static void mark_audited(struct skep_project *project, struct skep_seal *seal)
 {
     for (size_t i = 0; i < seal->receipt_count; i++) {
         struct skep_audit_row row;
@@ -30,6 +33,24 @@ static void mark_audited(const struct skep_project *project, struct skep_seal *s
             seal->receipts[i].audited = true;
         }
     }
+    while (project->late_count > 0 && seal->finding_count < SKEP_LIMIT_FINDINGS) {
+        seal->findings =
+            skep_realloc(seal->findings, seal->finding_count + 1, sizeof *seal->findings);
+        seal->findings[seal->finding_count++] = project->late[--project->late_count];
+    }
+}
+
+void skep_trust_found(struct skep_project *project, const struct skep_hash *update,
+                      const struct skep_peer_id *donor, uint64_t base_version)
+{
+    if (project->late_count == SKEP_LIMIT_FINDINGS) {
+        return; /* they count at the next start */
+    }
+    project->late = skep_realloc(project->late, project->late_count + 1, sizeof *project->late);
+    project->late[project->late_count++] = (struct skep_finding){.update = *update,
+                                                                 .donor = *donor,
+                                                                 .base_version = base_version,
+                                                                 .verdict = SKEP_VERDICT_VALID};
 }
 
 /* The trunk's seal of this version; false if it is not here. */
@@ -42,12 +63,10 @@ static bool apply_version(struct skep_project *project, uint64_t version)
     const struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
     int result = skep_keeper_db_get_version(project->host->db, &project->manifest.project, &trunk,
                                             version, &row, &reason);
-    if (result == SKEP_OK && row.seal == NULL) {
-        result = skep_error_set(&reason, SKEP_ERR_NOT_FOUND, "its seal is not here");
+    if (result != SKEP_OK || row.seal == NULL) {
+        return false;
     }
-    if (result == SKEP_OK) {
-        result = skep_envelope_parse(row.seal, strlen(row.seal), &envelope, &reason);
-    }
+    result = skep_envelope_parse(row.seal, strlen(row.seal), &envelope, &reason);
     if (result == SKEP_OK) {
         result = skep_seal_decode(envelope.payload.data, envelope.payload.size, &seal, &reason);
     }
@@ -80,13 +99,34 @@ void skep_trust_follow(struct skep_project *project)
     }
 }
 
+/* The newest verdict that says something of the donor. */
+static int look_at_verdict(void *user, const struct skep_audit_row *row)
+{
+    enum skep_audit_verdict *verdict = user;
+    if (row->verdict == SKEP_AUDIT_VALID || row->verdict == SKEP_AUDIT_UNANSWERED) {
+        *verdict = row->verdict;
+        return SKEP_ERR_DUPLICATE; /* one is enough */
+    }
+    return SKEP_OK;
+}
+
+/* Whoever is drawn and shows nothing is no liar for that, but has to be found valid again before it is believed unseen. */
+static bool owes_an_answer(const struct skep_project *project, const struct skep_peer_id *donor)
+{
+    const struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
+    enum skep_audit_verdict verdict = SKEP_AUDIT_OPEN;
+    (void)skep_keeper_db_donor_audits(project->host->db, &project->manifest.project, donor, &trunk,
+                                      ANSWERS, look_at_verdict, &verdict, NULL);
+    return verdict == SKEP_AUDIT_UNANSWERED;
+}
+
 bool skep_trust_is_trusted(const struct skep_project *project, const struct skep_peer_id *donor)
 {
     if (project->reputations == NULL) {
         return false;
     }
     struct skep_reputation reputation = skep_reputation_find(project->reputations, donor);
-    return skep_reputation_trusted(&reputation);
+    return skep_reputation_trusted(&reputation) && !owes_an_answer(project, donor);
 }
 
 bool skep_trust_is_banned(const struct skep_project *project, const struct skep_peer_id *donor)

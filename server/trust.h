@@ -9,6 +9,7 @@
 #define SKEP_SERVER_TRUST_H
 
 #include <stdbool.h>
+#include <stdint.h>
 
 #include "common/base/error.h"
 #include "common/base/id.h"
@@ -21,6 +22,9 @@ struct skep_project;
 bool skep_trust_audits(const struct skep_project *project);
 /* Brings the reputations up to the trunk's newest version here. */
 void skep_trust_follow(struct skep_project *project);
+/* An update of the trunk that was merged before it was found valid: counts from the next version on. */
+void skep_trust_found(struct skep_project *project, const struct skep_hash *update,
+                      const struct skep_peer_id *donor, uint64_t base_version);
 /* May its updates be merged before anybody has repeated the job? */
 bool skep_trust_is_trusted(const struct skep_project *project, const struct skep_peer_id *donor);
 /* By a seal, or caught by this keeper. */

@@ -572,7 +572,8 @@ int skep_job_publish(struct skep_job *job, struct skep_session *session, struct 
     int rc = 0;
     statement.parts = parts;
     for (; job->published < job->shard_count && rc == 0; job->published += rc == 0) {
-        size_t i = job->published;
+        /* the trunk last: once it is there keepers close the experts' rounds too */
+        size_t i = (job->published + 1) % job->shard_count;
         if (skep_outbox_has_accepted(outbox, job->shards[i], job->bases[i].version)) {
             continue; /* it was not sealed in time for this job */
         }

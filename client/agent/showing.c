@@ -182,8 +182,10 @@ static int send_history(struct skep_showing *showing, const struct skep_hash *hi
     struct skep_session *session = showing->session;
     const struct skep_record *record = record_of(showing);
     struct skep_buffer bytes = {0};
-    int rc = record != NULL ? read_history(showing, history, &bytes, err)
-                            : skep_error_set(err, SKEP_ERR_NETWORK, "the keeper is gone");
+    if (record == NULL) {
+        return skep_error_set(err, SKEP_ERR_NETWORK, "the keeper is gone");
+    }
+    int rc = read_history(showing, history, &bytes, err);
     if (rc == 0) {
         char *path = skep_format("/v1/evidence/%s", skep_id_text(history->bytes));
         struct skep_http_request request = {.method = "PUT",
@@ -249,14 +251,14 @@ static void ask(struct skep_showing *showing)
 {
     struct skep_session *session = showing->session;
     const struct skep_manifest *manifest = &session->manifest;
-    while (showing->keeper < manifest->keeper_count && record_of(showing) == NULL) {
+    const struct skep_record *record = NULL;
+    while (showing->keeper < manifest->keeper_count && (record = record_of(showing)) == NULL) {
         showing->keeper++;
     }
-    if (showing->keeper >= manifest->keeper_count) {
+    if (record == NULL) {
         showing->busy = false;
         return;
     }
-    const struct skep_record *record = record_of(showing);
     char *path =
         skep_format("/v1/projects/%s/evidence?donor=%s", skep_id_text(session->project.bytes),
                     skep_id_text(showing->donor.bytes));

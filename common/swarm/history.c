@@ -34,7 +34,7 @@ struct skep_hash skep_history_of(const struct skep_hash *moments, const struct s
     if (skep_hash_equal(first, &zero) && skep_hash_equal(second, &zero)) {
         return zero;
     }
-    uint8_t bytes[sizeof TAG - 1 + 2 * SKEP_ID_SIZE];
+    uint8_t bytes[sizeof TAG - 1 + (size_t)2 * SKEP_ID_SIZE];
     memcpy(bytes, TAG, sizeof TAG - 1);
     memcpy(bytes + sizeof TAG - 1, first->bytes, SKEP_ID_SIZE);
     memcpy(bytes + sizeof TAG - 1 + SKEP_ID_SIZE, second->bytes, SKEP_ID_SIZE);
@@ -45,7 +45,7 @@ static int check_finite(const uint8_t *floats, size_t count, const char *what,
                         struct skep_error *err)
 {
     for (size_t i = 0; i < count; i++) {
-        if (!isfinite(skep_get_f32(floats + 4 * i))) {
+        if (!isfinite(skep_get_f32(floats + (size_t)4 * i))) {
             return skep_error_set(err, SKEP_ERR_FORMAT,
                                   "history: number %zu of the %s is not finite", i, what);
         }
@@ -71,7 +71,7 @@ static int open_flat(const uint8_t *data, size_t size, uint32_t arrays, size_t c
         return skep_error_set(err, SKEP_ERR_HASH, "history: the %s have hash %.16s and say %.16s",
                               what, skep_id_text(found.bytes), skep_id_text(ret_hash->bytes));
     }
-    return check_finite(data + SKEP_FLAT_HEADER_BYTES, arrays * count, what, err);
+    return check_finite(data + SKEP_FLAT_HEADER_BYTES, (size_t)arrays * count, what, err);
 }
 
 int skep_history_open(const void *data, size_t size, size_t parameters,

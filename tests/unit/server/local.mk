@@ -25,3 +25,6 @@ tests_unit_server_test_audit_verdict_SOURCES = tests/unit/server/test-audit-verd
 tests_unit_server_test_audit_verdict_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 tests_unit_server_test_evidence_SOURCES = tests/unit/server/test-evidence.c
 tests_unit_server_test_evidence_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
+UNIT_TESTS += tests/unit/server/test-trust
+tests_unit_server_test_trust_SOURCES = tests/unit/server/test-trust.c
+tests_unit_server_test_trust_LDADD = server/libskep-server.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)

@@ -1,0 +1,178 @@
+/* Whose updates may be merged, as far as a keeper's own audits say. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "common/base/alloc.h"
+#include "common/store/keeper-audits.h"
+#include "common/swarm/reputation.h"
+#include "common/sys/file.h"
+#include "server/host.h"
+#include "server/project.h"
+#include "server/shard.h"
+#include "server/trust.h"
+#include "tests/lib/cmocka.h"
+
+static const struct skep_peer_id DONOR = {{2}};
+static const struct skep_peer_id OTHER = {{3}};
+
+struct scene {
+    char folder[64];
+    struct skep_host host;
+    struct skep_project project;
+    struct skep_kept_shard shard;
+};
+
+static int set_up(void **state)
+{
+    struct scene *scene = skep_alloc(1, sizeof *scene);
+    strcpy(scene->folder, "/tmp/skep-trust-XXXXXX");
+    assert_non_null(mkdtemp(scene->folder));
+    char *path = skep_format("%s/keeper.db", scene->folder);
+    assert_int_equal(skep_keeper_db_open(path, &scene->host.db, NULL), SKEP_OK);
+    free(path);
+    scene->project.host = &scene->host;
+    scene->project.manifest.project.bytes[0] = 1;
+    scene->project.manifest.trust.audits = true;
+    scene->shard.project = &scene->project;
+    assert_int_equal(
+        skep_keeper_db_add_project(scene->host.db, &scene->project.manifest.project, "{}", NULL),
+        SKEP_OK);
+    *state = scene;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    struct scene *scene = *state;
+    skep_reputations_free(scene->project.reputations);
+    free(scene->project.late);
+    skep_keeper_db_close(scene->host.db);
+    skep_folder_remove(scene->folder, NULL);
+    free(scene);
+    return 0;
+}
+
+static struct skep_hash add(struct scene *scene, uint8_t number, const struct skep_peer_id *donor,
+                            enum skep_audit_verdict verdict)
+{
+    struct skep_audit_row row = {.update = {{number}},
+                                 .shard = {.kind = SKEP_SHARD_TRUNK},
+                                 .donor = *donor,
+                                 .base_version = number,
+                                 .verdict = verdict};
+    assert_int_equal(
+        skep_keeper_db_add_audit(scene->host.db, &scene->project.manifest.project, &row, NULL),
+        SKEP_OK);
+    return row.update;
+}
+
+static bool admits(const struct scene *scene, struct skep_hash update,
+                   const struct skep_peer_id *donor)
+{
+    return skep_trust_admits(&scene->shard, &update, donor);
+}
+
+/* The donor's reputation after so many versions, in each of which an audited update of its was merged. */
+static void earn(struct scene *scene, uint64_t versions)
+{
+    scene->project.reputations = skep_reputations_new(SKEP_REPUTATION_LIMIT);
+    for (uint64_t version = 1; version <= versions; version++) {
+        struct skep_receipt receipt = {.donor = DONOR, .merged = true, .audited = true};
+        struct skep_seal seal = {.shard = {.kind = SKEP_SHARD_TRUNK},
+                                 .version = version,
+                                 .receipt_count = 1,
+                                 .receipts = &receipt};
+        assert_int_equal(skep_reputation_apply(scene->project.reputations, &seal, NULL), SKEP_OK);
+    }
+}
+
+static void an_update_of_a_new_donor_waits_for_its_verdict(void **state)
+{
+    struct scene *scene = *state;
+    assert_false(admits(scene, add(scene, 1, &DONOR, SKEP_AUDIT_OPEN), &DONOR));
+    assert_false(admits(scene, add(scene, 2, &DONOR, SKEP_AUDIT_UNANSWERED), &DONOR));
+    assert_true(admits(scene, add(scene, 3, &DONOR, SKEP_AUDIT_VALID), &DONOR));
+    assert_true(admits(scene, (struct skep_hash){{9}}, &DONOR)); /* of remote calls */
+}
+
+static void who_was_caught_is_banned_and_nobody_else(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_hash valid = add(scene, 1, &DONOR, SKEP_AUDIT_VALID);
+    struct skep_hash other = add(scene, 2, &OTHER, SKEP_AUDIT_VALID);
+    add(scene, 3, &DONOR, SKEP_AUDIT_INVALID);
+    assert_true(skep_trust_is_banned(&scene->project, &DONOR));
+    assert_false(skep_trust_is_banned(&scene->project, &OTHER));
+    assert_false(admits(scene, valid, &DONOR));
+    assert_true(admits(scene, other, &OTHER));
+}
+
+static void a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer(void **state)
+{
+    struct scene *scene = *state;
+    earn(scene, SKEP_PROBATION);
+    struct skep_hash open = add(scene, 1, &DONOR, SKEP_AUDIT_OPEN);
+    assert_true(admits(scene, open, &DONOR));
+    add(scene, 2, &DONOR, SKEP_AUDIT_UNANSWERED);
+    add(scene, 3, &DONOR, SKEP_AUDIT_NOT_DRAWN);
+    assert_false(admits(scene, open, &DONOR));
+    add(scene, 4, &DONOR, SKEP_AUDIT_VALID);
+    assert_true(admits(scene, open, &DONOR));
+}
+
+static void a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_hash open = add(scene, 1, &DONOR, SKEP_AUDIT_OPEN);
+    add(scene, 2, &DONOR, SKEP_AUDIT_INVALID);
+    scene->project.shard_count = 1; /* none of which is here */
+    assert_true(admits(scene, open, &DONOR));
+    assert_false(skep_trust_is_banned(&scene->project, &DONOR));
+    scene->project.shard_count = 0;
+    scene->project.manifest.trust.audits = false;
+    assert_true(admits(scene, open, &DONOR));
+}
+
+static void histories_are_a_chain_where_the_link_before_is_known(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_update_statement statement = {.donor = DONOR, .base_version = 6};
+    struct skep_audit_row row = {.update = {{5}},
+                                 .shard = {.kind = SKEP_SHARD_TRUNK},
+                                 .donor = DONOR,
+                                 .base_version = 5,
+                                 .after = {{77}},
+                                 .verdict = SKEP_AUDIT_VALID};
+    statement.before.bytes[0] = 78;
+    assert_int_equal(skep_trust_check(&scene->project, &statement, NULL, NULL), SKEP_OK);
+    assert_int_equal(
+        skep_keeper_db_add_audit(scene->host.db, &scene->project.manifest.project, &row, NULL),
+        SKEP_OK);
+    struct skep_error err = {0};
+    assert_int_equal(skep_trust_check(&scene->project, &statement, NULL, &err), SKEP_ERR_REFUSED);
+    assert_int_equal(err.reason, SKEP_REFUSAL_HISTORY);
+    statement.base_version = 7; /* one may be missing here */
+    assert_int_equal(skep_trust_check(&scene->project, &statement, NULL, NULL), SKEP_OK);
+    statement.base_version = 6;
+    statement.before.bytes[0] = 77;
+    assert_int_equal(skep_trust_check(&scene->project, &statement, NULL, NULL), SKEP_OK);
+    statement.before.bytes[0] = 0; /* it begins anew */
+    assert_int_equal(skep_trust_check(&scene->project, &statement, NULL, NULL), SKEP_OK);
+    struct skep_update_part part = {.shard = row.shard, .base_version = 6, .before = {{78}}};
+    statement.part_count = 1;
+    assert_int_equal(skep_trust_check(&scene->project, &statement, &part, NULL), SKEP_ERR_REFUSED);
+}
+
+#define IN_SCENE(test) cmocka_unit_test_setup_teardown(test, set_up, tear_down)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        IN_SCENE(an_update_of_a_new_donor_waits_for_its_verdict),
+        IN_SCENE(who_was_caught_is_banned_and_nobody_else),
+        IN_SCENE(a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer),
+        IN_SCENE(a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing),
+        IN_SCENE(histories_are_a_chain_where_the_link_before_is_known),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
