@@ -14,6 +14,7 @@ static int64_t trimmed_of(const struct skep_combine *rule, int64_t *values, size
 {
     size_t n = rule->n;
     size_t f = rule->trimmed;
+    assert(n > 2 * f);
     if (f > 0) {
         skep_fixed_sort(values, count);
     }
@@ -172,7 +173,7 @@ static int64_t combine_few(const struct skep_combine_table *table, const uint8_t
 {
     const struct skep_combine *rule = table->rule;
     if (rule->form == SKEP_COMBINE_MIXED) {
-        return table->pairs != NULL ? table->pairs[tags[0] * 4 * rule->n + tags[1]]
+        return table->pairs != NULL ? table->pairs[(size_t)tags[0] * 4 * rule->n + tags[1]]
                                     : mixed_pair(rule, table->entries, tags[0], tags[1]);
     }
     int64_t values[SKEP_LIMIT_UPDATES_PER_ROUND];

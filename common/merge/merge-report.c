@@ -1,3 +1,4 @@
+#include <assert.h>
 #include <stdlib.h>
 
 #include "common/base/alloc.h"
@@ -62,6 +63,7 @@ void skep_merge_write_report(const struct skep_merge_round *merge,
             .copy_of = copy_of == i ? SKEP_MERGE_NO_COPY : (uint32_t)merge->order[copy_of],
         };
     }
+    assert(aggregate != NULL || merge->n == 0);
     for (size_t i = 0; i < merge->n; i++) {
         struct skep_merge_verdict *verdict = &ret_report->inputs[merge->order[merge->chosen[i]]];
         verdict->clip_ratio = (uint32_t)merge->ratios[i];
