@@ -151,7 +151,7 @@ bool skep_trust_admits(const struct skep_kept_shard *shard, const struct skep_ha
     int result =
         skep_keeper_db_get_audit(project->host->db, &project->manifest.project, update, &row, NULL);
     if (result == SKEP_ERR_NOT_FOUND) {
-        return true; /* of remote calls: nobody can repeat it, and the manifest lets it in */
+        return true; /* of remote calls, which a manifest with audits does not let in */
     }
     if (result != SKEP_OK || skep_trust_is_banned(project, donor)) {
         return false;

@@ -276,6 +276,11 @@ static int check_donor_rows(const struct skep_training_config *training,
 /* What the sections demand of each other. */
 static int check_relations(const struct skep_manifest *manifest, struct skep_error *err)
 {
+    if (manifest->trust.audits && manifest->trust.remote) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              WHAT ".trust: field remote is true; allowed: false with audits, for "
+                                   "nobody can repeat a remote call");
+    }
     const struct skep_training_config *training = &manifest->training;
     const struct skep_model_config *model = &manifest->model;
     int rc = check_donor_rows(training, model, err);

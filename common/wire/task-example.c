@@ -61,7 +61,7 @@ static const char *const COMMENTS[][2] = {
     {"merge.most_updates", "nor with more"},
     {"trust.stamp_bits", "work that a new donor's key costs, doubled by each; 0 for none"},
     {"trust.remote", "whether updates of remote calls are merged"},
-    {"trust.audits", "whether keepers repeat jobs and look at the results"},
+    {"trust.audits", "whether keepers repeat jobs (needs remote: false)"},
 };
 
 /* Looked at first for a classifier. */

@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import skep
 
-TASK = skep.TINY_TASK.replace("stamp_bits: 1", "stamp_bits: 1\n  audits: true")
+TASK = skep.TINY_TASK.replace("stamp_bits: 1", "stamp_bits: 1\n  remote: false\n  audits: true")
 
 # A worker that trains like the real one and then turns the sign of everything it publishes.
 CHEAT = '''#!/usr/bin/python3

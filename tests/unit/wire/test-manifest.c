@@ -96,6 +96,10 @@ static void the_sections_are_held_to_their_ranges(void **state)
     assert_check(&manifest,
                  "manifest.trust: field stamp_bits is 21; allowed: an integer from 0 to 20");
     manifest.trust.stamp_bits = 20;
+    manifest.trust.audits = true;
+    assert_check(&manifest, "manifest.trust: field remote is true; allowed: false with audits, for "
+                            "nobody can repeat a remote call");
+    manifest.trust.remote = false;
     manifest.merge.least_updates = 9;
     manifest.merge.most_updates = 8;
     assert_check(&manifest,
