@@ -171,7 +171,7 @@ static void rank_by_score(const struct table *table, size_t f, size_t *ret_order
     unsigned __int128 scores[SKEP_GRAM_MOST];
     for (size_t i = 0; i < n; i++) {
         unsigned __int128 squares[SKEP_GRAM_MOST];
-        size_t order[SKEP_GRAM_MOST];
+        size_t order[SKEP_GRAM_MOST] = {0};
         size_t others = 0;
         for (size_t j = 0; j < n; j++) {
             if (j != i) {
@@ -190,7 +190,7 @@ static void rank_by_score(const struct table *table, size_t f, size_t *ret_order
 static void weigh_best(const struct skep_gram *gram, size_t f, size_t chosen, int64_t *ret_weights)
 {
     struct table table;
-    size_t order[SKEP_GRAM_MOST];
+    size_t order[SKEP_GRAM_MOST] = {0};
     table_init(&table, gram);
     rank_by_score(&table, f, order);
     set_all(ret_weights, gram->n, 0);
@@ -278,7 +278,7 @@ void skep_gram_nearest(const struct skep_gram *gram, size_t count, uint64_t *ret
     table_init(&table, gram);
     for (size_t i = 0; i < gram->n; i++) {
         unsigned __int128 keys[SKEP_GRAM_MOST];
-        size_t order[SKEP_GRAM_MOST];
+        size_t order[SKEP_GRAM_MOST] = {0};
         for (size_t j = 0; j < gram->n; j++) {
             keys[j] = j == i ? 0 : square_between(&table, i, j) + 1; /* itself before its copies */
         }
