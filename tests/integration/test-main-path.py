@@ -1,8 +1,10 @@
 #!/usr/bin/python3
 """One job's life end to end with the real programs: publish, attach, train, merge, seal, credit, and the use of the result; then
 keepers and donors are killed at random moments. Prints TAP."""
+import contextlib
 import json
 import os
+import sqlite3
 import struct
 import sys
 
@@ -127,18 +129,44 @@ def text_is_generated_from_the_newest_versions():
     assert len(text) >= 40 and text == again, (text, again)
 
 
+def keeper_rows(i, query, *values):
+    with contextlib.closing(sqlite3.connect(swarm.path(f"keeper-{i}", "keeper.db"))) as rows, rows:
+        return rows.execute(query, values).fetchall()
+
+
+def trunk_seals(i, versions):
+    """The seals of these versions that keeper i has on its disk."""
+    found = keeper_rows(i, "SELECT version, seal FROM version WHERE shard = 'trunk' AND seal IS NOT NULL")
+    return {version: json.loads(seal)["payload"] for version, seal in found if version in versions}
+
+
+def lose_seals(i, versions):
+    lost = trunk_seals(i, versions)
+    assert len(lost) == len(versions), lost
+    for version in versions:
+        keeper_rows(i, "DELETE FROM receipt WHERE shard = 'trunk' AND version = ?", version)
+        keeper_rows(i, "DELETE FROM version WHERE shard = 'trunk' AND version = ?", version)
+    assert trunk_seals(i, versions) == {}
+    return lost
+
+
 @tap.case
 def a_swarm_that_was_stopped_goes_on_where_it_was():
     before = swarm.versions(0)
     for i in range(4):
         status = swarm.processes[f"keeper-{i}"].stop()
         assert status == 0, f"keeper-{i} ended with {status} on SIGTERM"
+    lost = lose_seals(3, [before - 4, before - 2, before - 1])
     for i in range(4):
         swarm.start_keeper(i)
     skep.wait("the keepers know what they knew", lambda: min(swarm.versions(i) for i in range(4)) >= before)
     swarm.start_donor(0)
     swarm.start_donor(1)
     skep.wait("a newer version", lambda: swarm.versions(0) > before)
+    skep.wait("seals that a disk has lost are fetched back", lambda: trunk_seals(3, lost) == lost)
+    skep.wait("and that keeper goes on, too", lambda: swarm.versions(3) > before)
+    swarm.stop_donors()
+    skep.wait("all four keepers in one state", swarm.agreed)
 
 
 with swarm:

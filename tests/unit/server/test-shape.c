@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/merge/compress.h"
+#include "common/swarm/chunk-hash.h"
 #include "common/swarm/update-open.h"
 #include "server/shape.h"
 #include "tests/lib/cmocka.h"
@@ -143,6 +144,95 @@ static void the_order_of_updates_does_not_matter(void **state)
     skep_buffer_done(&files[1]);
 }
 
+#define HONEST 4
+
+/* One round of HONEST donors and one who sends the opposite, onto the fixture's state, sealed: both move on to the next version.
+ * Returns whether the liar was merged. */
+static bool seal_round(struct fixture *fixture, uint64_t version)
+{
+    struct skep_buffer files[HONEST + 1] = {{0}};
+    struct skep_buffer merged = {0};
+    struct skep_receipt receipts[HONEST + 1];
+    memset(receipts, 0, sizeof receipts);
+    for (uint8_t i = 0; i <= HONEST; i++) {
+        uint8_t seed[32] = {(uint8_t)(i + 1)};
+        struct skep_key *key = skep_key_from_seed(seed);
+        receipts[i].donor = skep_key_id(key);
+        skep_key_free(key);
+        make_update(fixture, (uint8_t)(i + 1), version, i == HONEST ? -0.001f : 0.001f, &files[i]);
+    }
+    assert_int_equal(merge(fixture, version, files, HONEST + 1, &merged), SKEP_OK);
+    for (size_t i = 0; i <= HONEST; i++) {
+        receipts[i].merged = fixture->outcome.updates[i].merged;
+        receipts[i].agreement_permille = fixture->outcome.updates[i].agreement_permille;
+        assert_true(i == HONEST || receipts[i].merged);
+        assert_true(i == HONEST ? receipts[i].agreement_permille < -900
+                                : receipts[i].agreement_permille > 900);
+        assert_false(fixture->outcome.updates[i].copy);
+    }
+    bool lied_with = receipts[HONEST].merged;
+    if (!lied_with) { /* then the state is what the honest ones alone make */
+        struct skep_buffer honest = {0};
+        assert_int_equal(merge(fixture, version, files, HONEST, &honest), SKEP_OK);
+        assert_true(same(&honest, &merged));
+        skep_buffer_done(&honest);
+    }
+    struct skep_seal seal = {.version = version + 1,
+                             .norm = fixture->outcome.norm,
+                             .receipt_count = HONEST + 1,
+                             .receipts = receipts};
+    skep_standings_push(fixture->standings, &seal);
+    skep_buffer_done(&fixture->state);
+    fixture->state = merged;
+    for (size_t i = 0; i <= HONEST; i++) {
+        skep_buffer_done(&files[i]);
+    }
+    return lied_with;
+}
+
+static void a_donor_whose_updates_pull_against_the_others_is_left_out_in_the_end(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.merge.overlap_permille = 0; /* these updates are nearly the same */
+    for (uint64_t version = 0; version < 8; version++) {
+        assert_int_equal(seal_round(fixture, version), version < SKEP_STANDING_LEAST_SEEN);
+        assert_true(fixture->outcome.norm > 0);
+    }
+}
+
+static void of_two_updates_that_are_nearly_the_same_one_is_called_a_copy(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_buffer files[2] = {{0}, {0}};
+    struct skep_buffer merged = {0};
+    make_update(fixture, 1, 0, 0.001f, &files[0]);
+    make_update(fixture, 2, 0, 0.001f, &files[1]);
+    assert_int_equal(merge(fixture, 0, files, 2, &merged), SKEP_OK);
+    const struct skep_round_fate *fates = fixture->outcome.updates;
+    assert_true(fates[0].merged != fates[1].merged);
+    assert_true(fates[0].copy == fates[1].merged && fates[1].copy == fates[0].merged);
+    skep_buffer_done(&merged);
+    skep_buffer_done(&files[0]);
+    skep_buffer_done(&files[1]);
+}
+
+static void the_outcome_names_the_root_of_the_new_state(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_buffer file = {0};
+    struct skep_buffer merged = {0};
+    struct skep_chunks chunks = {0};
+    make_update(fixture, 1, 0, 0.001f, &file);
+    assert_int_equal(merge(fixture, 0, &file, 1, &merged), SKEP_OK);
+    skep_chunks_of(merged.data, merged.size, fixture->manifest.chunk_bytes, &chunks);
+    struct skep_hash root = skep_chunks_root(&chunks);
+    assert_true(skep_hash_equal(&root, &fixture->outcome.root));
+    assert_true(fixture->outcome.updates[0].merged);
+    skep_chunks_done(&chunks);
+    skep_buffer_done(&merged);
+    skep_buffer_done(&file);
+}
+
 static void an_update_from_too_old_a_base_spoils_the_merge(void **state)
 {
     struct fixture *fixture = *state;
@@ -192,6 +282,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(version_0_follows_from_the_seed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(merging_nothing_changes_nothing, set_up, tear_down),
         cmocka_unit_test_setup_teardown(the_order_of_updates_does_not_matter, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_donor_whose_updates_pull_against_the_others_is_left_out_in_the_end, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            of_two_updates_that_are_nearly_the_same_one_is_called_a_copy, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(the_outcome_names_the_root_of_the_new_state, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(an_update_from_too_old_a_base_spoils_the_merge, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(a_broken_file_spoils_the_merge, set_up, tear_down),
