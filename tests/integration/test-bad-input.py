@@ -257,7 +257,10 @@ def a_second_update_of_a_donor_for_the_same_version_is_refused():
     first = fresh_update(key, body, **fields)
     assert post_update(first).status == 201
     assert post_update(first).status == 200  # the same again is no second one
-    refused(post_update(fresh_update(key, body, loss_first=2.0, **fields)), 409, "duplicate", "already", reason="duplicate")
+    answer = post_update(fresh_update(key, body, loss_first=2.0, **fields))
+    refused(answer, 409, "duplicate", "already")
+    # The round may have closed in between: with one donor in the last versions, one update fills it.
+    assert answer.json()["error"]["reason"] in ("duplicate", "replay"), answer.body
 
 
 @tap.case
