@@ -16,8 +16,12 @@ const char *skep_receipt_reason(const struct skep_receipt_facts *facts)
     if (facts->merged == facts->updates) {
         return NULL;
     }
-    return facts->copy ? "not merged: a near-copy of another"
-                       : "left out: its updates have pulled against the others'";
+    if (facts->copy) {
+        return "not merged: a near-copy of another";
+    }
+    /* Updates of zeros alone agree with nothing at all (merge/merge.h). */
+    return facts->agreement_permille == 0 ? "not merged: it changes nothing"
+                                          : "left out: its updates have pulled against the others'";
 }
 
 /* Adds one receipt of this donor; *ret_granted is the credit that it names if that is not what it earns. */

@@ -58,7 +58,8 @@ struct skep_round_update {
 /* What became of one update of a list. */
 struct skep_round_fate {
     bool merged;
-    bool copy; /* why not: a near-copy of another; else its donor's standing (merge/standings.h) */
+    bool
+        copy; /* why not: a near-copy of another; else its donor's standing, or zeros (merge/merge.h) */
     int32_t agreement_permille; /* -1000 .. 1000 */
 };
 

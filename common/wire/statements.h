@@ -102,7 +102,7 @@ int skep_caller_statement_decode(const void *payload, size_t size,
 
 /*
  * One update of a round inside its seal: the receipt. Not all of a round's updates are merged: donors whose updates have pulled against
- * the others' for rounds are left out, and near-copies count once (merge/merge.h). They stay in the list, without credit, so that
+ * the others' for rounds are left out, near-copies count once, and updates of zeros not at all (merge/merge.h). They stay in the list, without credit, so that
  * their donors go on being measured and whoever reads the seals can tell who is left out next.
  */
 struct skep_receipt {
@@ -112,7 +112,8 @@ struct skep_receipt {
     uint64_t credit_micro; /* millionths of a credit; 0 unless merged */
     bool audited;          /* recomputed and found right before this seal */
     bool merged;
-    bool copy; /* why it was not merged: a near-copy of another; else its donor's standing */
+    bool
+        copy; /* why it was not merged: a near-copy of another; else its donor's standing, or zeros */
     int64_t agreement_permille; /* with the others that were merged: a cosine, -1000 .. 1000 */
 };
 

@@ -149,7 +149,7 @@ static void a_liar_is_left_out_after_some_rounds_and_comes_back_when_it_agrees(v
     skep_standings_free(standings);
 }
 
-static void copies_and_lone_updates_say_nothing_of_their_donor(void **state)
+static void copies_lone_updates_and_zeros_say_nothing_of_their_donor(void **state)
 {
     (void)state;
     struct skep_peer_id donor = donor_of(0);
@@ -163,9 +163,12 @@ static void copies_and_lone_updates_say_nothing_of_their_donor(void **state)
     seal = (struct skep_seal){.version = 2, .receipt_count = 1, .receipts = &alone};
     skep_standings_push(standings, &seal);
     assert_int_equal(skep_standings_of(standings, &donor).seen, 0);
-    alone.merged = false; /* left out, and another one is merged */
-    receipts[0] = alone;
+    receipts[0] = (struct skep_receipt){.donor = donor}; /* zeros */
     seal = (struct skep_seal){.version = 3, .receipt_count = 2, .receipts = receipts};
+    skep_standings_push(standings, &seal);
+    assert_int_equal(skep_standings_of(standings, &donor).seen, 0);
+    receipts[0].agreement_permille = -100; /* left out, and another one is merged */
+    seal.version = 4;
     skep_standings_push(standings, &seal);
     assert_int_equal(skep_standings_of(standings, &donor).seen, 1);
     skep_standings_free(standings);
@@ -225,7 +228,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         CASE(whoever_has_the_same_head_judges_alike_however_it_came_there),
         CASE(a_liar_is_left_out_after_some_rounds_and_comes_back_when_it_agrees),
-        CASE(copies_and_lone_updates_say_nothing_of_their_donor),
+        CASE(copies_lone_updates_and_zeros_say_nothing_of_their_donor),
         CASE(two_donors_who_disagree_are_both_merged),
         CASE(a_gap_begins_a_new_window_that_is_not_whole),
         CASE(the_norm_limit_follows_the_last_sixteen_seals),
