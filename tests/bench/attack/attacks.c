@@ -119,6 +119,19 @@ static double farthest(const struct attack_scene *scene, const float *from)
     return most;
 }
 
+/* mean - length * the direction that the strength names: 1 deviation, 2 mean, 3 sign of the mean. */
+static void along(const struct attack_scene *scene, double length, float *ret_vector)
+{
+    for (size_t i = 0; i < scene->parameters; i++) {
+        double mean = (double)scene->mean[i];
+        double way = scene->strength < 1.5   ? (double)scene->deviation[i]
+                     : scene->strength < 2.5 ? mean
+                                             : (double)((mean > 0) - (mean < 0)) * scene->norm /
+                                                   sqrt((double)scene->parameters);
+        ret_vector[i] = (float)(mean - length * way);
+    }
+}
+
 static void min_max(const struct attack_scene *scene, float *ret_vector)
 {
     double spread = 0;
@@ -129,10 +142,10 @@ static void min_max(const struct attack_scene *scene, float *ret_vector)
     double high = 64;
     for (int step = 0; step < 12; step++) {
         double middle = (low + high) / 2;
-        off_mean(scene, middle, ret_vector);
+        along(scene, middle, ret_vector);
         *(farthest(scene, ret_vector) <= spread ? &low : &high) = middle;
     }
-    off_mean(scene, low, ret_vector);
+    along(scene, low, ret_vector);
 }
 
 static void mimic(const struct attack_scene *scene, float *ret_vector)
@@ -171,7 +184,7 @@ static bool is_rare(const struct attack_scene *scene, size_t i)
 static void rare_coordinate(const struct attack_scene *scene, float *ret_vector)
 {
     for (size_t i = 0; i < scene->parameters; i++) {
-        ret_vector[i] = is_rare(scene, i) ? -scene->delta[i] : 0;
+        ret_vector[i] = is_rare(scene, i) ? -scene->unsent[i] : 0;
     }
     scale_to(ret_vector, scene->parameters, 10 * scene->norm);
 }
@@ -184,6 +197,11 @@ static void index_stuffing(const struct attack_scene *scene, float *ret_vector)
         ret_vector[i] = -scene->mean[i];
     }
     scale_to(ret_vector, scene->parameters, 10 * scene->norm);
+}
+
+static void chief_flip_10(const struct attack_scene *scene, float *ret_vector)
+{
+    times(scene->chief, -10, scene->parameters, ret_vector);
 }
 
 static void against_mean(const struct attack_scene *scene, float *ret_vector)
@@ -234,6 +252,15 @@ static bool every_tenth(uint64_t round, uint64_t rounds)
     return round % 10 == 9;
 }
 
+#define IPM_STRENGTHS                                                                              \
+    {                                                                                              \
+        0.1, 0.25, 0.5, 1, 2, 4, 10, 30                                                            \
+    }
+#define ALIE_STRENGTHS                                                                             \
+    {                                                                                              \
+        0.1, 0.25, 0.5, 0.75, 1, 1.5, 3, 10                                                        \
+    }
+
 static const struct attack attacks[] = {
     {.name = "none", .trains = true},
     {.name = "sign-flip-1", .trains = true, .forge = sign_flip_1},
@@ -241,22 +268,32 @@ static const struct attack attacks[] = {
     {.name = "sign-flip-1000", .trains = true, .forge = sign_flip_1000},
     {.name = "gaussian", .forge = gaussian},
     {.name = "label-flip", .trains = true, .flips = true},
-    {.name = "constant", .forge = constant},
+    {.name = "constant", .forge = constant, .disguises = true},
     {.name = "delayed", .trains = true, .forge = delayed},
-    {.name = "ipm", .forge = ipm, .strengths = {0.1, 0.25, 0.5, 1, 2, 4, 10, 30}},
-    {.name = "alie", .forge = alie, .strengths = {0.25, 0.5, 0.75, 1, 1.5, 2, 4, 10}},
-    {.name = "min-max", .forge = min_max},
-    {.name = "mimic", .forge = mimic},
-    {.name = "copy-cat", .forge = copy_cat, .copies = true},
-    {.name = "zeros", .forge = zeros, .copies = true},
-    {.name = "stale", .trains = true, .forge = stale, .copies = true},
-    {.name = "rare-coordinate", .trains = true, .forge = rare_coordinate},
-    {.name = "index-stuffing", .forge = index_stuffing},
-    {.name = "codebook", .forge = against_mean, .spoil = spoil_codebook},
+    {.name = "ipm", .forge = ipm, .disguises = true, .strengths = IPM_STRENGTHS},
+    {.name = "ipm-quiet",
+     .forge = ipm,
+     .disguises = true,
+     .quiet = true,
+     .strengths = IPM_STRENGTHS},
+    {.name = "alie", .forge = alie, .disguises = true, .strengths = ALIE_STRENGTHS},
+    {.name = "alie-quiet",
+     .forge = alie,
+     .disguises = true,
+     .quiet = true,
+     .strengths = ALIE_STRENGTHS},
+    {.name = "min-max", .forge = min_max, .disguises = true, .strengths = {1, 2, 3}},
+    {.name = "mimic", .forge = mimic, .disguises = true},
+    {.name = "copy-cat", .forge = copy_cat},
+    {.name = "zeros", .forge = zeros},
+    {.name = "stale", .trains = true, .forge = stale},
+    {.name = "rare-coordinate", .trains = true, .forge = rare_coordinate, .disguises = true},
+    {.name = "index-stuffing", .forge = index_stuffing, .disguises = true},
+    {.name = "codebook", .forge = against_mean, .disguises = true, .spoil = spoil_codebook},
     {.name = "nan", .trains = true, .spoil = spoil_nan},
     {.name = "sleeper", .trains = true, .forge = sign_flip_10, .awake = after_half},
     {.name = "on-off", .trains = true, .forge = sign_flip_10, .awake = every_tenth},
-    {.name = "sybil", .forge = against_mean, .copies = true},
+    {.name = "sybil", .trains = true, .forge = chief_flip_10},
 };
 
 const struct attack *attack_at(size_t i)
@@ -273,12 +310,25 @@ const struct attack *attack_find(const char *name)
     return attack_at(i);
 }
 
+/* Another half of the coordinates for each liar, and noise where nothing is left, so that what fills up the largest of a block is his own. */
+static void disguise(const struct attack_scene *scene, float *vector)
+{
+    double size = norm_of(vector, scene->parameters) / sqrt((double)scene->parameters);
+    for (size_t i = 0; i < scene->parameters; i++) {
+        if (vector[i] == 0 || skep_rng_below(scene->rng, 2) == 0) {
+            vector[i] = (float)(0.01 * size * normal(scene->rng));
+        }
+    }
+}
+
 void attack_forge(const struct attack *attack, const struct attack_scene *scene, float *ret_vector)
 {
-    attack->forge(scene, ret_vector);
     float most = (float)(BELOW_CEILING * scene->ceiling);
+    attack->forge(scene, ret_vector);
+    if (attack->disguises) {
+        disguise(scene, ret_vector);
+    }
     for (size_t i = 0; i < scene->parameters; i++) {
-        bool dropped = !attack->copies && skep_rng_below(scene->rng, 2) == 0;
-        ret_vector[i] = dropped ? 0 : fmaxf(-most, fminf(most, ret_vector[i]));
+        ret_vector[i] = fmaxf(-most, fminf(most, ret_vector[i]));
     }
 }

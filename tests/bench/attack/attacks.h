@@ -11,7 +11,7 @@
  *   delayed           its own update of DELAY rounds ago                             BTARD
  *   ipm               -e * mean of the honest, e searched                            arXiv 1903.03936
  *   alie              mean - z * deviation, coordinate-wise, z searched              arXiv 1902.06156
- *   min-max           mean - g * deviation, as far as the honest lie apart           NDSS 2021, Shejwalkar and Houmansadr
+ *   min-max           mean - g * (deviation, mean or sign), as far as the honest lie  NDSS 2021, Shejwalkar and Houmansadr
  *   mimic             all the same honest donor's update                             arXiv 2006.09365
  *   copy-cat          another's update, a little changed
  *   zeros             nothing
@@ -22,10 +22,13 @@
  *   nan               a codebook that is not finite
  *   sleeper           honest for half of the rounds, then sign-flip-10
  *   on-off            sign-flip-10 in every tenth round
- *   sybil             one liar's sign-flip-10 under all names
+ *   sybil             the first liar's sign-flip-10 under all names
  *
- * Values are held to the manifest's ceiling, since what is beyond it would be refused. Liars that send the same know that copies
- * count once: unless the attack is to copy, each drops another random half of the coordinates.
+ * ipm-quiet and alie-quiet search only among strengths at which the liars' agreement with the others (common/merge/standing.h) stays near
+ * the usual, so that they are not left out for it.
+ *
+ * Values are held to the manifest's ceiling, since what is beyond it would be refused. Liars that would all send the same know that copies
+ * count once: each drops another random half of the coordinates and fills what is missing with noise in places of his own.
  */
 #ifndef SKEP_TESTS_BENCH_ATTACK_ATTACKS_H
 #define SKEP_TESTS_BENCH_ATTACK_ATTACKS_H
@@ -55,7 +58,8 @@ struct attack_scene {
     const float *own;     /* its own honest update, if it trained */
     const float *old;     /* that of ATTACK_DELAY rounds ago; its oldest before */
     const float *first;   /* and of its first round */
-    const float *delta;   /* what it would have had to send without compression */
+    const float *unsent;  /* what the first liar's compression has kept back so far */
+    const float *chief;   /* the first liar's own honest update, if it trained */
     size_t liar;          /* its number among the liars */
     struct skep_rng *rng; /* of this liar */
 };
@@ -64,7 +68,8 @@ struct attack {
     const char *name;
     bool trains;                        /* needs own honest work */
     bool flips;                         /* the work is done on false classes */
-    bool copies;                        /* means to be found equal */
+    bool disguises;                     /* all liars' vectors are alike, which must not show */
+    bool quiet;                         /* the search keeps agreement near the usual */
     double strengths[ATTACK_STRENGTHS]; /* to search among; all 0: not searched */
     /* The vector to compress and publish; NULL: its own honest update. */
     void (*forge)(const struct attack_scene *scene, float *ret_vector);
@@ -78,7 +83,7 @@ struct attack {
 const struct attack *attack_find(const char *name);
 /* The i-th, NULL after the last. */
 const struct attack *attack_at(size_t i);
-/* attack->forge, held to the ceiling, with half of the coordinates dropped unless it copies. */
+/* attack->forge, disguised if it must be, held to the ceiling. */
 void attack_forge(const struct attack *attack, const struct attack_scene *scene, float *ret_vector);
 
 #endif

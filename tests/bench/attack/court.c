@@ -22,11 +22,11 @@ int court_open(struct court *court, const struct skep_peer_id *donors, size_t co
 {
     struct skep_receipt receipts[SKEP_LIMIT_UPDATES_PER_ROUND];
     struct skep_hash beacon;
-    *court = (struct court){.table = skep_reputations_new(SKEP_REPUTATION_LIMIT)};
+    court->table = skep_reputations_new(SKEP_REPUTATION_LIMIT);
     int rc = SKEP_OK;
     for (uint64_t i = 0; i < passed && rc == SKEP_OK; i++) {
         for (size_t d = 0; d < count; d++) {
-            receipts[d] = (struct skep_receipt){.donor = donors[d], .audited = true};
+            receipts[d] = (struct skep_receipt){.donor = donors[d], .merged = true, .audited = true};
         }
         rc = seal(court, receipts, count, &beacon, err);
     }
@@ -43,36 +43,34 @@ bool court_banned(const struct court *court, const struct skep_peer_id *donor)
     return skep_reputation_find(court->table, donor).banned;
 }
 
-static void audit(struct court *court, const struct court_case *one)
+static void find(struct court *court, const struct court_case *one, bool valid)
 {
-    if (court->finding_count == SKEP_LIMIT_UPDATES_PER_ROUND) {
-        return;
+    if (court->finding_count < SKEP_LIMIT_UPDATES_PER_ROUND) {
+        court->findings[court->finding_count++] =
+            (struct skep_finding){.update = one->update,
+                                  .donor = one->donor,
+                                  .verdict = valid ? SKEP_VERDICT_VALID : SKEP_VERDICT_INVALID};
     }
+}
+
+static bool audit(struct court *court, const struct court_case *one)
+{
     court->audits++;
-    court->findings[court->finding_count++] = (struct skep_finding){
-        .update = one->update,
-        .donor = one->donor,
-        .verdict = one->valid ? SKEP_VERDICT_VALID : SKEP_VERDICT_INVALID,
-    };
+    return court->repeat(court->user, one->number);
 }
 
 bool court_admits(struct court *court, const struct court_case *one, bool *ret_audited)
 {
     struct skep_reputation reputation = skep_reputation_find(court->table, &one->donor);
     *ret_audited = false;
-    if (skep_reputation_may_merge(&reputation, false)) {
-        return true;
+    if (reputation.banned || skep_reputation_may_merge(&reputation, false)) {
+        return !reputation.banned;
     }
-    if (reputation.banned) {
-        return false;
+    *ret_audited = audit(court, one);
+    if (!*ret_audited) {
+        find(court, one, false);
     }
-    if (one->valid) {
-        court->audits++;
-        *ret_audited = true;
-    } else {
-        audit(court, one);
-    }
-    return one->valid;
+    return *ret_audited;
 }
 
 int court_seal(struct court *court, const struct court_case *cases, const bool *audited,
@@ -85,7 +83,7 @@ int court_seal(struct court *court, const struct court_case *cases, const bool *
     for (size_t i = 0; i < count; i++) {
         hints[i] = cases[i].hint;
         receipts[i] = (struct skep_receipt){
-            .update = cases[i].update, .donor = cases[i].donor, .audited = audited[i]};
+            .update = cases[i].update, .donor = cases[i].donor, .merged = true, .audited = audited[i]};
     }
     int rc = seal(court, receipts, count, &beacon, err);
     skep_audit_suspects(hints, count, false, suspect);
@@ -93,7 +91,7 @@ int court_seal(struct court *court, const struct court_case *cases, const bool *
         struct skep_reputation reputation = skep_reputation_find(court->table, &cases[i].donor);
         bool drawn = skep_audit_drawn(&beacon, &cases[i].update, skep_audit_permille(&reputation));
         if ((drawn || suspect[i]) && !audited[i] && !reputation.banned) {
-            audit(court, &cases[i]);
+            find(court, &cases[i], audit(court, &cases[i]));
         }
     }
     return rc;

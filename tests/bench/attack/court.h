@@ -19,18 +19,23 @@
 struct court_case {
     struct skep_peer_id donor;
     struct skep_hash update;
-    bool valid; /* what an audit would find */
     struct skep_audit_hint hint;
+    size_t number; /* for whoever repeats the job */
 };
+
+/* Repeats the job of case `number` and says whether the update is what comes of it. */
+typedef bool (*court_repeat)(void *user, size_t number);
 
 struct court {
     struct skep_reputations *table;
     struct skep_finding findings[SKEP_LIMIT_UPDATES_PER_ROUND]; /* for the next seal */
     size_t finding_count;
     uint64_t audits;
+    court_repeat repeat;
+    void *user;
 };
 
-/* Every donor has passed `passed` audits before the first round. */
+/* Every donor has passed `passed` audits before the first round. `repeat` and `user` are the caller's to set. */
 int court_open(struct court *court, const struct skep_peer_id *donors, size_t count,
                uint64_t passed, struct skep_error *err);
 void court_close(struct court *court);
