@@ -5,7 +5,7 @@
  *   open:  lock, key, certificate -> database, projects -> HTTPS -> DHT -> peers
  *   run:   until SIGTERM or SIGINT, then says goodbye to the peers (peers.h) and stops
  *
- * Files in DIR: key.pem, tls-key.pem (mode 0600), tls-cert.pem, keeper.db, blobs/, lock, address, dht, dht-state.
+ * Files in DIR: key.pem, tls-key.pem (mode 0600), tls-cert.pem, keeper.db, blobs/, audit/, evidence/, lock, address, dht, dht-state.
  */
 #ifndef SKEP_SERVER_HOST_H
 #define SKEP_SERVER_HOST_H

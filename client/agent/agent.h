@@ -2,7 +2,7 @@
  * The agent: joins the states (states.h) with the network, the worker and the control socket. One project at a time. Folder:
  *
  *   DIR/key.pem (0600)  DIR/lock  DIR/control.sock  DIR/donor.db  DIR/attached.json
- *   DIR/project-<id8>/  manifest, addresses, stamp, states/, data/ (network/session.h), outbox/, own/ (outbox.h), job/
+ *   DIR/project-<id8>/  manifest, addresses, stamp, states/, data/ (network/session.h), outbox/, own/ (outbox.h), job/, evidence/ (showing.h)
  */
 #ifndef SKEP_CLIENT_AGENT_AGENT_H
 #define SKEP_CLIENT_AGENT_AGENT_H
