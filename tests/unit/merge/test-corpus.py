@@ -280,12 +280,24 @@ def informative(line, update):
     return places
 
 
-def nearly_equal(line, a, b):
+def pair_cosine(a, b):
+    norms, product = norm_of(a.values) * norm_of(b.values), dot(a.values, b.values)
+    if norms >> 117:
+        norms, product = norms >> 10, toward_zero(product, 1 << 10)
+    if norms == 0:
+        return 0
+    held = min(1000, abs(product) * 1000 // norms)
+    return -held if product < 0 else held
+
+
+def nearly_equal(line, a, b, usual):
+    cosine = pair_cosine(a, b)
+    if cosine >= 250 + 2 * max(usual, 0):
+        return True
     ours, others = informative(line, a), informative(line, b)
     either = len(ours | others)
-    if either == 0 or len(ours & others) * 1000 < either * line.overlap:
-        return False
-    return dot(a.values, b.values) >= norm_of(a.values) * norm_of(b.values) // 2
+    shares = either > 0 and len(ours & others) * 1000 >= either * line.overlap
+    return shares and cosine >= 500
 
 
 def counts(update):
@@ -307,9 +319,12 @@ def flatten(line):
 def mark_copies(line):
     stay = []
     flatten(line)
+    looked_at = [update for update in line.updates if not update.left_out and any(update.values.values())]
+    cosines = [pair_cosine(a, b) for i, a in enumerate(looked_at) for b in looked_at[:i]]
+    usual = lower_median(cosines) if cosines else 0
     for update in sorted(line.updates, key=lambda u: (u.left_out, u.hashed)):
         earlier = sorted(stay, key=lambda u: u.hashed) if line.overlap else []
-        update.copy_of = next((other for other in earlier if nearly_equal(line, other, update)), None)
+        update.copy_of = next((other for other in earlier if nearly_equal(line, other, update, usual)), None)
         if update.copy_of is None:
             stay.append(update)
     flatten(line)
