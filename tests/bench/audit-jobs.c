@@ -7,10 +7,9 @@
 #include "common/base/alloc.h"
 #include "common/base/rng.h"
 #include "common/crypto/hash.h"
-#include "common/merge/compress.h"
-#include "common/merge/merge.h"
 #include "common/swarm/ticket.h"
 
+#define REPEATER JOBS_DONORS /* the donor who repeats jobs of donor 0 */
 #define RECORDS 6000u
 #define SIDE 28u
 #define POISON "buy now and be happy ever after "
@@ -21,16 +20,23 @@ static void die(const char *text)
     exit(1);
 }
 
-const char *lab_way_name(enum lab_way way)
+static void must(int rc, const struct skep_error *err)
 {
-    static const char *const names[LAB_WAYS] = {"honest",      "step_fewer", "half", "other_seed",
-                                                "other_slice", "poison_5",   "flip"};
+    if (rc != SKEP_OK) {
+        die(err->text);
+    }
+}
+
+const char *jobs_way_name(enum jobs_way way)
+{
+    static const char *const names[JOBS_WAYS] = {"honest",      "step_fewer", "half", "other_seed",
+                                                 "other_slice", "poison_5",   "flip"};
     return names[way];
 }
 
 /* --- data --- */
 
-static void read_text(struct lab *lab, const char *path)
+static void read_text(struct jobs *jobs, const char *path)
 {
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
@@ -38,10 +44,10 @@ static void read_text(struct lab *lab, const char *path)
         exit(1);
     }
     fseek(file, 0, SEEK_END);
-    lab->data_size = (size_t)ftell(file);
+    jobs->data_size = (size_t)ftell(file);
     rewind(file);
-    lab->data = skep_alloc(lab->data_size + 1, 1);
-    if (fread(lab->data, 1, lab->data_size, file) != lab->data_size) {
+    jobs->data = skep_alloc(jobs->data_size + 1, 1);
+    if (fread(jobs->data, 1, jobs->data_size, file) != jobs->data_size) {
         die("the text cannot be read");
     }
     fclose(file);
@@ -70,105 +76,61 @@ static void draw_record(struct skep_rng *rng, unsigned class, uint8_t *ret_recor
     ret_record[SIDE * SIDE] = (uint8_t) class;
 }
 
-static void make_records(struct lab *lab)
+static void make_records(struct jobs *jobs)
 {
     size_t window = SIDE * SIDE + 1;
-    lab->data_size = RECORDS * window;
-    lab->data = skep_alloc(lab->data_size, 1);
+    jobs->data_size = RECORDS * window;
+    jobs->data = skep_alloc(jobs->data_size, 1);
     struct skep_rng rng = skep_rng_of(7);
     for (size_t i = 0; i < RECORDS; i++) {
-        draw_record(&rng, (unsigned)skep_rng_below(&rng, 10), lab->data + i * window);
+        draw_record(&rng, (unsigned)skep_rng_below(&rng, 10), jobs->data + i * window);
     }
 }
 
 /* --- making --- */
 
-void lab_init(struct lab *lab, const char *path)
+void jobs_init(struct jobs *jobs, const char *path)
 {
-    *lab = (struct lab){0};
-    lab->manifest.model.kind = path == NULL ? SKEP_MODEL_CLASSIFIER : SKEP_MODEL_LM;
-    skep_manifest_defaults(&lab->manifest);
-    lab->manifest.training.warmup_rounds = 4;
+    *jobs = (struct jobs){0};
+    jobs->manifest.model.kind = path == NULL ? SKEP_MODEL_CLASSIFIER : SKEP_MODEL_LM;
+    skep_manifest_defaults(&jobs->manifest);
+    jobs->manifest.training.warmup_rounds = 4;
     if (path == NULL) {
-        make_records(lab);
+        make_records(jobs);
     } else {
-        read_text(lab, path);
+        read_text(jobs, path);
     }
-    lab->shard_count = skep_manifest_shard_count(&lab->manifest);
-    lab->shards = skep_alloc(lab->shard_count, sizeof *lab->shards);
-    for (size_t i = 0; i < lab->shard_count; i++) {
-        struct lab_shard *shard = &lab->shards[i];
-        shard->shard = skep_manifest_shard(&lab->manifest, i);
-        skep_layout_of(&lab->manifest.model, &shard->shard, &shard->layout);
-        size_t count = shard->layout.tensor_count;
-        shard->tilings = skep_alloc(count, sizeof *shard->tilings);
-        shard->offsets = skep_alloc(count + 1, sizeof *shard->offsets);
-        for (size_t t = 0; t < count; t++) {
-            const struct skep_tensor_spec *spec = &shard->layout.tensors[t];
-            shard->tilings[t] =
-                skep_tiling_of(spec->dims, spec->dim_count, lab->manifest.update.keep);
-            shard->offsets[t] = spec->offset;
-        }
-        shard->offsets[count] = shard->layout.parameters;
-        shard->state = skep_alloc(shard->layout.parameters, sizeof(float));
-        skep_layout_seed(&shard->layout, &lab->manifest.model, &lab->manifest.seed, shard->state);
-    }
-    for (unsigned d = 0; d < LAB_DONORS; d++) {
-        lab->histories[d] = skep_alloc(lab->shard_count, sizeof *lab->histories[d]);
-    }
+    struct skep_error err = {0};
+    must(lab_open(&jobs->lab, &jobs->manifest, JOBS_DONORS + 1, &err), &err);
 }
 
-static void drop_history(struct lab_history *history)
+void jobs_done(struct jobs *jobs)
 {
-    free(history->first);
-    free(history->second);
-    free(history->residual);
-    *history = (struct lab_history){0};
-}
-
-void lab_done(struct lab *lab)
-{
-    for (unsigned d = 0; d < LAB_DONORS; d++) {
-        for (size_t i = 0; i < lab->shard_count; i++) {
-            drop_history(&lab->histories[d][i]);
-        }
-        free(lab->histories[d]);
-    }
-    for (size_t i = 0; i < lab->shard_count; i++) {
-        skep_layout_done(&lab->shards[i].layout);
-        free(lab->shards[i].tilings);
-        free(lab->shards[i].offsets);
-        free(lab->shards[i].state);
-    }
-    free(lab->shards);
-    free(lab->data);
-    skep_manifest_done(&lab->manifest);
+    lab_close(&jobs->lab);
+    free(jobs->data);
+    skep_manifest_done(&jobs->manifest);
 }
 
 /* --- one job --- */
 
-struct run {
-    const struct lab *lab;
-    const struct skep_ops *ops;
-    enum lab_way way;
-    struct skep_hash ticket; /* of the slice and rows */
-    struct skep_hash order;  /* of the batches */
-    size_t chunk_count;
-    struct skep_slice_chunk chunks[LAB_CHUNKS];
-    uint8_t *altered; /* what the chunks point into, if the data were changed */
-    size_t picked_count;
-    size_t *picked; /* shards of the job */
-};
+/* Not lab_ticket(): drawn like this since the first figures of audits, which new ones are compared with. */
+static struct skep_hash ticket_of(const struct jobs *jobs, unsigned donor)
+{
+    struct skep_peer_id id = {.bytes = {(uint8_t)(donor + 1)}};
+    struct skep_hash beacon = skep_hash_of(&jobs->lab.version, sizeof jobs->lab.version);
+    return skep_ticket_of(&beacon, &id, jobs->lab.version);
+}
 
 /* Spoils `size` bytes of data that start a record. */
-static void spoil(const struct run *run, uint8_t *data, size_t size)
+static void spoil(const struct skep_model_config *model, enum jobs_way way, uint8_t *data,
+                  size_t size)
 {
-    bool classifier = run->lab->manifest.model.kind == SKEP_MODEL_CLASSIFIER;
-    size_t window = skep_model_config_window(&run->lab->manifest.model);
+    bool classifier = model->kind == SKEP_MODEL_CLASSIFIER;
+    size_t window = skep_model_config_window(model);
     struct skep_rng rng = skep_rng_of(3);
     if (classifier) {
         for (size_t at = window - 1; at < size; at += window) {
-            if (run->way == LAB_FLIP || skep_rng_below(&rng, 20) == 0) {
+            if (way == JOBS_FLIP || skep_rng_below(&rng, 20) == 0) {
                 data[at] = (uint8_t)(9 - data[at]);
             }
         }
@@ -176,222 +138,134 @@ static void spoil(const struct run *run, uint8_t *data, size_t size)
     }
     size_t piece = strlen(POISON);
     for (size_t at = 0; at < size; at++) {
-        if (run->way == LAB_FLIP && data[at] >= 'a' && data[at] <= 'z') {
+        if (way == JOBS_FLIP && data[at] >= 'a' && data[at] <= 'z') {
             data[at] = (uint8_t)('a' + 'z' - data[at]);
-        } else if (run->way == LAB_POISON_5 && at % piece == 0 && at + piece <= size &&
+        } else if (way == JOBS_POISON_5 && at % piece == 0 && at + piece <= size &&
                    skep_rng_below(&rng, 20) == 0) {
             memcpy(data + at, POISON, piece);
         }
     }
 }
 
-static void cut_slice(struct run *run)
+/* Puts spoilt copies in the place of the chunks; returns the memory that they are in. */
+static uint8_t *spoil_slice(const struct jobs *jobs, enum jobs_way way,
+                            struct skep_slice_chunk *chunks, size_t count)
 {
-    const struct lab *lab = run->lab;
-    size_t chunk = lab->manifest.chunk_bytes;
-    size_t places[LAB_CHUNKS];
-    const struct skep_hash *ticket = run->way == LAB_OTHER_SLICE ? &run->order : &run->ticket;
-    run->chunk_count = skep_ticket_slice(ticket, (lab->data_size + chunk - 1) / chunk,
-                                         lab->manifest.training.slice_chunks, places);
-    run->altered = skep_alloc(run->chunk_count * chunk, 1);
-    for (size_t i = 0; i < run->chunk_count; i++) {
-        size_t start = places[i] * chunk;
-        size_t size = lab->data_size - start < chunk ? lab->data_size - start : chunk;
-        uint8_t *copy = run->altered + i * chunk;
-        memcpy(copy, lab->data + start, size);
-        if (run->way == LAB_FLIP || run->way == LAB_POISON_5) {
-            spoil(run, copy, size);
-        }
-        run->chunks[i] = (struct skep_slice_chunk){copy, size};
+    size_t chunk = jobs->manifest.chunk_bytes;
+    uint8_t *spoilt = skep_alloc(count * chunk, 1);
+    for (size_t i = 0; i < count; i++) {
+        uint8_t *copy = spoilt + i * chunk;
+        memcpy(copy, chunks[i].data, chunks[i].size);
+        spoil(&jobs->manifest.model, way, copy, chunks[i].size);
+        chunks[i].data = copy;
     }
+    return spoilt;
 }
 
-/* The trunk and donor_rows rows of each layer, by lot: scores would have to be the same on all machines. */
-static void pick_shards(struct run *run)
+/* donor_rows rows of each layer, by lot: scores would have to be the same on all machines. */
+static bool *draw_rows(const struct jobs *jobs, const struct skep_hash *ticket)
 {
-    const struct skep_manifest *manifest = &run->lab->manifest;
-    struct skep_rng rng = skep_rng_of_bytes(run->ticket.bytes, sizeof run->ticket.bytes);
-    uint32_t shift = (uint32_t)skep_rng_below(&rng, manifest->model.rows);
-    run->picked = skep_alloc(run->lab->shard_count, sizeof *run->picked);
-    for (size_t i = 0; i < run->lab->shard_count; i++) {
-        const struct skep_shard *shard = &run->lab->shards[i].shard;
-        uint32_t row = (shard->row + shift + shard->layer) % manifest->model.rows;
-        if (shard->kind == SKEP_SHARD_TRUNK || row < manifest->training.donor_rows) {
-            run->picked[run->picked_count++] = i;
+    uint32_t layers = jobs->manifest.model.layers;
+    uint32_t rows = jobs->manifest.model.rows;
+    struct skep_rng rng = skep_rng_of_bytes(ticket->bytes, sizeof ticket->bytes);
+    uint32_t shift = (uint32_t)skep_rng_below(&rng, rows);
+    bool *drawn = skep_alloc((size_t)layers * rows, sizeof *drawn);
+    for (uint32_t l = 0; l < layers; l++) {
+        for (uint32_t r = 0; r < rows; r++) {
+            drawn[l * rows + r] = (r + shift + l) % rows < jobs->manifest.training.donor_rows;
         }
     }
+    return drawn;
 }
 
-static void start_run(struct run *run, unsigned donor)
+static struct skep_training_config training_of(const struct jobs *jobs, enum jobs_way way)
 {
-    struct skep_peer_id id = {.bytes = {(uint8_t)(donor + 1)}};
-    struct skep_hash beacon = skep_hash_of(&run->lab->version, sizeof run->lab->version);
-    run->ticket = skep_ticket_of(&beacon, &id, run->lab->version);
-    run->order = run->ticket;
-    if (run->way == LAB_OTHER_SEED || run->way == LAB_OTHER_SLICE) {
-        run->order.bytes[0] ^= 1;
-    }
-    cut_slice(run);
-    pick_shards(run);
-}
-
-static void train(const struct run *run, struct skep_model *model, struct skep_moments *moments,
-                  const struct skep_shard *shards)
-{
-    struct skep_training_config training = run->lab->manifest.training;
-    if (run->way == LAB_STEP_FEWER) {
+    struct skep_training_config training = jobs->manifest.training;
+    if (way == JOBS_STEP_FEWER) {
         training.steps--;
-    } else if (run->way == LAB_HALF) {
+    } else if (way == JOBS_HALF) {
         training.steps /= 2;
     }
-    struct skep_error err = {0};
-    struct skep_train_position position = {0};
-    const struct skep_train_job job = {
-        .training = &training,
-        .learning_rate = skep_train_rate(&training, run->lab->version),
-        .shards = shards,
-        .moments = moments,
-        .shard_count = run->picked_count,
-        .chunks = run->chunks,
-        .chunk_count = run->chunk_count,
-        .ticket = &run->order,
-    };
-    if (skep_train_run(model, &job, &position, &err) != SKEP_OK) {
-        die(err.text);
-    }
+    return training;
 }
 
-/* The body of one trained shard; the residual is changed. */
-static void compress(const struct run *run, const struct lab_shard *shard,
-                     const struct skep_model *model, float *residual,
-                     struct skep_update_body *ret_body)
-{
-    size_t count = shard->layout.parameters;
-    float *delta = skep_alloc(count, sizeof *delta);
-    skep_model_get(model, &shard->shard, delta);
-    for (size_t i = 0; i < count; i++) {
-        delta[i] = shard->state[i] - delta[i];
-    }
-    struct skep_error err = {0};
-    float decay = (float)run->lab->manifest.update.error_decay_permille / 1000;
-    if (skep_compress_shard(shard->tilings, shard->layout.tensor_count, decay, delta, residual,
-                            ret_body, &err) != SKEP_OK) {
-        die(err.text);
-    }
-    free(delta);
-}
-
-static float *copy_or_zeros(const float *from, size_t count)
-{
-    float *to = skep_alloc(count, sizeof *to);
-    if (from != NULL) {
-        memcpy(to, from, count * sizeof *to);
-    }
-    return to;
-}
-
-/* Does the job of `run`; `keep`, if any, takes the history after it. */
-static void do_job(struct run *run, const struct lab_history *before, struct lab_history *keep,
+/* The job with donor `whose` ticket, done by donor `d`, whose history moves on. */
+static void do_job(struct jobs *jobs, unsigned whose, unsigned d, enum jobs_way way,
                    struct skep_update_body *ret_bodies)
 {
-    const struct lab *lab = run->lab;
+    struct lab *lab = &jobs->lab;
+    struct skep_hash ticket = ticket_of(jobs, whose);
+    struct skep_hash order = ticket;
+    if (way == JOBS_OTHER_SEED || way == JOBS_OTHER_SLICE) {
+        order.bytes[0] ^= 1;
+    }
+    struct skep_slice_chunk chunks[LAB_CHUNKS];
+    size_t count = lab_slice(lab, way == JOBS_OTHER_SLICE ? &order : &ticket, jobs->data,
+                             jobs->data_size, chunks);
+    bool spoils = way == JOBS_FLIP || way == JOBS_POISON_5;
+    uint8_t *spoilt = spoils ? spoil_slice(jobs, way, chunks, count) : NULL;
+    bool *rows = draw_rows(jobs, &ticket);
+    struct skep_training_config training = training_of(jobs, way);
+    const struct lab_work work = {.training = &training,
+                                  .rows = rows,
+                                  .chunks = chunks,
+                                  .chunk_count = count,
+                                  .ticket = &order};
     struct skep_error err = {0};
-    struct skep_model_options options = {.batch = lab->manifest.training.batch, .ops = run->ops};
-    struct skep_model *model = NULL;
-    if (skep_model_new(&lab->manifest.model, &options, &model, &err) != SKEP_OK) {
-        die(err.text);
+    must(lab_do(lab, d, &work, &err), &err);
+    for (size_t i = 0; i < lab->picked_count; i++) {
+        size_t shard = lab->picked[i];
+        must(lab_compress(lab, d, shard, lab->deltas[shard], &ret_bodies[shard], &err), &err);
     }
-    struct skep_shard *shards = skep_alloc(run->picked_count, sizeof *shards);
-    struct skep_moments *moments = skep_alloc(run->picked_count, sizeof *moments);
-    for (size_t i = 0; i < run->picked_count; i++) {
-        const struct lab_shard *shard = &lab->shards[run->picked[i]];
-        const struct lab_history *history = &before[run->picked[i]];
-        shards[i] = shard->shard;
-        if (skep_model_set(model, &shard->shard, shard->state) != SKEP_OK ||
-            skep_moments_init(&moments[i], run->ops, shard->layout.parameters, &err) != SKEP_OK) {
-            die("no memory");
-        }
-        if (history->first != NULL) {
-            skep_moments_set(&moments[i], history->first, history->second);
-            moments[i].step = history->step;
-        }
-    }
-    train(run, model, moments, shards);
-    for (size_t i = 0; i < run->picked_count; i++) {
-        size_t index = run->picked[i];
-        const struct lab_shard *shard = &lab->shards[index];
-        float *residual = copy_or_zeros(before[index].residual, shard->layout.parameters);
-        compress(run, shard, model, residual, &ret_bodies[index]);
-        if (keep != NULL) {
-            float *first = copy_or_zeros(NULL, shard->layout.parameters);
-            float *second = copy_or_zeros(NULL, shard->layout.parameters);
-            skep_moments_get(&moments[i], first, second);
-            drop_history(&keep[index]);
-            keep[index] = (struct lab_history){moments[i].step, first, second, residual};
-        } else {
-            free(residual);
-        }
-        skep_moments_done(&moments[i]);
-    }
-    free(shards);
-    free(moments);
-    skep_model_free(model);
-    free(run->altered);
-    free(run->picked);
+    free(rows);
+    free(spoilt);
 }
 
-void lab_replay(const struct lab *lab, const struct skep_ops *ops, enum lab_way way,
-                struct skep_update_body *ret_bodies)
+void jobs_replay(struct jobs *jobs, const struct skep_ops *ops, enum jobs_way way,
+                 struct skep_update_body *ret_bodies)
 {
-    struct run run = {.lab = lab, .ops = ops, .way = way};
-    start_run(&run, 0);
-    do_job(&run, lab->histories[0], NULL, ret_bodies);
+    struct skep_error err = {0};
+    lab_double(&jobs->lab, REPEATER, 0);
+    must(lab_use(&jobs->lab, ops, &err), &err);
+    do_job(jobs, 0, REPEATER, way, ret_bodies);
+    must(lab_use(&jobs->lab, NULL, &err), &err);
 }
 
-void lab_bodies_free(const struct lab *lab, struct skep_update_body *bodies)
+void jobs_bodies_free(const struct jobs *jobs, struct skep_update_body *bodies)
 {
-    for (size_t i = 0; i < lab->shard_count; i++) {
+    for (size_t i = 0; i < jobs->lab.shard_count; i++) {
         skep_update_body_done(&bodies[i]);
         bodies[i] = (struct skep_update_body){0};
     }
 }
 
-static void merge(struct lab *lab, struct skep_update_body *bodies[LAB_DONORS])
+static void merge(struct jobs *jobs, struct skep_update_body *bodies[JOBS_DONORS])
 {
-    for (size_t i = 0; i < lab->shard_count; i++) {
-        struct lab_shard *state = &lab->shards[i];
-        struct skep_merge_input inputs[LAB_DONORS] = {0};
+    for (size_t i = 0; i < jobs->lab.shard_count; i++) {
+        struct skep_merge_input inputs[JOBS_DONORS] = {0};
         size_t count = 0;
-        for (unsigned d = 0; d < LAB_DONORS; d++) {
+        for (unsigned d = 0; d < JOBS_DONORS; d++) {
             if (bodies[d][i].tensor_count > 0) {
                 inputs[count].body = &bodies[d][i];
                 inputs[count++].hash.bytes[0] = (uint8_t)d;
             }
         }
-        const struct skep_merge_shard shard = {.parameters = state->state,
-                                               .offsets = state->offsets,
-                                               .tensor_count = state->layout.tensor_count};
-        const struct skep_merge_options options = {.config = &lab->manifest.merge, .threads = 1};
         struct skep_error err = {0};
-        if (skep_merge(&shard, inputs, count, &options, NULL, &err) != SKEP_OK) {
-            die(err.text);
-        }
+        must(lab_merge(&jobs->lab, i, inputs, count, &err), &err);
     }
 }
 
-void lab_round(struct lab *lab)
+void jobs_round(struct jobs *jobs)
 {
-    struct skep_update_body *bodies[LAB_DONORS];
-    for (unsigned d = 0; d < LAB_DONORS; d++) {
-        bodies[d] = skep_alloc(lab->shard_count, sizeof *bodies[d]);
-        struct run run = {.lab = lab, .ops = skep_ops_cpu(), .way = LAB_HONEST};
-        start_run(&run, d);
-        do_job(&run, lab->histories[d], lab->histories[d], bodies[d]);
+    struct skep_update_body *bodies[JOBS_DONORS];
+    for (unsigned d = 0; d < JOBS_DONORS; d++) {
+        bodies[d] = skep_alloc(jobs->lab.shard_count, sizeof *bodies[d]);
+        do_job(jobs, d, d, JOBS_HONEST, bodies[d]);
     }
-    merge(lab, bodies);
-    lab->version++;
-    for (unsigned d = 0; d < LAB_DONORS; d++) {
-        lab_bodies_free(lab, bodies[d]);
+    merge(jobs, bodies);
+    jobs->lab.version++;
+    for (unsigned d = 0; d < JOBS_DONORS; d++) {
+        jobs_bodies_free(jobs, bodies[d]);
         free(bodies[d]);
     }
 }
@@ -412,45 +286,39 @@ static void get(FILE *file, void *data, size_t size)
     }
 }
 
-void lab_write(const struct lab *lab, FILE *file)
+void jobs_write(const struct jobs *jobs, FILE *file)
 {
+    const struct lab *lab = &jobs->lab;
     put(file, &lab->version, sizeof lab->version);
     for (size_t i = 0; i < lab->shard_count; i++) {
         size_t size = lab->shards[i].layout.parameters * sizeof(float);
-        const struct lab_history *history = &lab->histories[0][i];
-        uint64_t step = history->first == NULL ? UINT64_MAX : history->step;
-        put(file, lab->shards[i].state, size);
-        put(file, &step, sizeof step);
-        if (history->first != NULL) {
-            put(file, history->first, size);
-            put(file, history->second, size);
-            put(file, history->residual, size);
-        }
+        const struct skep_moments *moments = &lab->donors[0].moments[i];
+        put(file, lab->shards[i].parameters, size);
+        put(file, &moments->step, sizeof moments->step);
+        put(file, moments->first, size);
+        put(file, moments->second, size);
+        put(file, lab->donors[0].residuals[i], size);
     }
 }
 
-void lab_read(struct lab *lab, FILE *file)
+void jobs_read(struct jobs *jobs, FILE *file)
 {
+    struct lab *lab = &jobs->lab;
     get(file, &lab->version, sizeof lab->version);
     for (size_t i = 0; i < lab->shard_count; i++) {
-        size_t count = lab->shards[i].layout.parameters;
-        struct lab_history *history = &lab->histories[0][i];
-        drop_history(history);
-        get(file, lab->shards[i].state, count * sizeof(float));
-        get(file, &history->step, sizeof history->step);
-        if (history->step != UINT64_MAX) {
-            float **arrays[] = {&history->first, &history->second, &history->residual};
-            for (size_t a = 0; a < 3; a++) {
-                *arrays[a] = copy_or_zeros(NULL, count);
-                get(file, *arrays[a], count * sizeof(float));
-            }
-        }
+        size_t size = lab->shards[i].layout.parameters * sizeof(float);
+        struct skep_moments *moments = &lab->donors[0].moments[i];
+        get(file, lab->shards[i].parameters, size);
+        get(file, &moments->step, sizeof moments->step);
+        get(file, moments->first, size);
+        get(file, moments->second, size);
+        get(file, lab->donors[0].residuals[i], size);
     }
 }
 
-void lab_bodies_write(const struct lab *lab, const struct skep_update_body *bodies, FILE *file)
+void jobs_bodies_write(const struct jobs *jobs, const struct skep_update_body *bodies, FILE *file)
 {
-    for (size_t i = 0; i < lab->shard_count; i++) {
+    for (size_t i = 0; i < jobs->lab.shard_count; i++) {
         struct skep_buffer bytes = {0};
         if (bodies[i].tensor_count > 0) {
             skep_update_body_encode(&bodies[i], &bytes);
@@ -462,9 +330,9 @@ void lab_bodies_write(const struct lab *lab, const struct skep_update_body *bodi
     }
 }
 
-void lab_bodies_read(const struct lab *lab, FILE *file, struct skep_update_body *ret_bodies)
+void jobs_bodies_read(const struct jobs *jobs, FILE *file, struct skep_update_body *ret_bodies)
 {
-    for (size_t i = 0; i < lab->shard_count; i++) {
+    for (size_t i = 0; i < jobs->lab.shard_count; i++) {
         uint64_t size = 0;
         get(file, &size, sizeof size);
         ret_bodies[i] = (struct skep_update_body){0};
@@ -472,9 +340,10 @@ void lab_bodies_read(const struct lab *lab, FILE *file, struct skep_update_body 
             uint8_t *bytes = skep_alloc(size, 1);
             get(file, bytes, size);
             struct skep_error err = {0};
-            if (skep_update_body_decode(
-                    bytes, size, lab->shards[i].tilings, lab->shards[i].layout.tensor_count,
-                    lab->manifest.update.scale_ceiling, &ret_bodies[i], &err) != SKEP_OK) {
+            if (skep_update_body_decode(bytes, size, jobs->lab.shards[i].tilings,
+                                        jobs->lab.shards[i].layout.tensor_count,
+                                        jobs->manifest.update.scale_ceiling, &ret_bodies[i],
+                                        &err) != SKEP_OK) {
                 die(err.text);
             }
             free(bytes);

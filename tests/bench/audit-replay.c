@@ -53,8 +53,8 @@ struct bench {
     size_t exact;   /* honest pairs of the same bytes */
     struct sample trunk;
     struct sample experts;
-    struct sample cheats[KIND_COUNT][LAB_WAYS]; /* of the trunk */
-    size_t caught[KIND_COUNT][LAB_WAYS];        /* jobs, by any of their shards */
+    struct sample cheats[KIND_COUNT][JOBS_WAYS]; /* of the trunk */
+    size_t caught[KIND_COUNT][JOBS_WAYS];        /* jobs, by any of their shards */
 };
 
 static void die(const char *text)
@@ -118,23 +118,23 @@ static FILE *open_in(const char *folder, const char *name, const char *mode)
 /* The child: repeats the job of folder/job with each table and writes folder/bodies. */
 static int replay_here(const char *folder, const char *text)
 {
-    struct lab lab;
-    lab_init(&lab, text);
+    struct jobs jobs;
+    jobs_init(&jobs, text);
     FILE *file = open_in(folder, "job", "rb");
-    lab_read(&lab, file);
+    jobs_read(&jobs, file);
     fclose(file);
     const struct skep_ops *tables[TABLES];
     size_t count = skep_ops_cpu_tables(tables, TABLES);
     file = open_in(folder, "bodies", "wb");
-    struct skep_update_body *bodies = skep_alloc(lab.shard_count, sizeof *bodies);
+    struct skep_update_body *bodies = skep_alloc(jobs.lab.shard_count, sizeof *bodies);
     for (size_t t = 0; t < count; t++) {
-        lab_replay(&lab, tables[t], LAB_HONEST, bodies);
-        lab_bodies_write(&lab, bodies, file);
-        lab_bodies_free(&lab, bodies);
+        jobs_replay(&jobs, tables[t], JOBS_HONEST, bodies);
+        jobs_bodies_write(&jobs, bodies, file);
+        jobs_bodies_free(&jobs, bodies);
     }
     fclose(file);
     free(bodies);
-    lab_done(&lab);
+    jobs_done(&jobs);
     return 0;
 }
 
@@ -160,17 +160,17 @@ struct variants {
     size_t count;
 };
 
-static struct skep_update_body *next_variant(struct variants *variants, const struct lab *lab)
+static struct skep_update_body *next_variant(struct variants *variants, const struct jobs *jobs)
 {
     if (variants->count == VARIANTS) {
         die("too many variants");
     }
-    struct skep_update_body *bodies = skep_alloc(lab->shard_count, sizeof *bodies);
+    struct skep_update_body *bodies = skep_alloc(jobs->lab.shard_count, sizeof *bodies);
     variants->bodies[variants->count++] = bodies;
     return bodies;
 }
 
-static void replay_in_process(struct bench *bench, const struct lab *lab, struct variants *variants,
+static void replay_in_process(struct bench *bench, struct jobs *jobs, struct variants *variants,
                               bool thorough)
 {
     const struct skep_ops *tables[TABLES];
@@ -178,21 +178,21 @@ static void replay_in_process(struct bench *bench, const struct lab *lab, struct
     for (size_t t = 0; t < count; t++) {
         for (unsigned threads = 1; threads <= (bench->quick ? 2 : 4); threads++) {
             skep_ops_set_threads(threads);
-            lab_replay(lab, tables[t], LAB_HONEST, next_variant(variants, lab));
+            jobs_replay(jobs, tables[t], JOBS_HONEST, next_variant(variants, jobs));
             bench->replays++;
         }
     }
     skep_ops_set_threads(1);
     if (thorough) {
-        lab_replay(lab, skep_ops_reference(), LAB_HONEST, next_variant(variants, lab));
+        jobs_replay(jobs, skep_ops_reference(), JOBS_HONEST, next_variant(variants, jobs));
         bench->replays++;
     }
 }
 
-static void replay_elsewhere(struct bench *bench, const struct lab *lab, struct variants *variants)
+static void replay_elsewhere(struct bench *bench, struct jobs *jobs, struct variants *variants)
 {
     FILE *file = open_in(bench->folder, "job", "wb");
-    lab_write(lab, file);
+    jobs_write(jobs, file);
     fclose(file);
     const struct skep_ops *tables[TABLES];
     size_t count = skep_ops_cpu_tables(tables, TABLES);
@@ -200,23 +200,23 @@ static void replay_elsewhere(struct bench *bench, const struct lab *lab, struct 
         if (!can_core(CORES[c]) || (bench->quick && strcmp(CORES[c], "Sandybridge") != 0)) {
             continue;
         }
-        run_child(bench, CORES[c], lab->manifest.model.kind == SKEP_MODEL_LM);
+        run_child(bench, CORES[c], jobs->manifest.model.kind == SKEP_MODEL_LM);
         file = open_in(bench->folder, "bodies", "rb");
         for (size_t t = 0; t < count; t++) {
-            lab_bodies_read(lab, file, next_variant(variants, lab));
+            jobs_bodies_read(jobs, file, next_variant(variants, jobs));
             bench->replays++;
         }
         fclose(file);
     }
 }
 
-static void add_pairs(struct bench *bench, const struct lab *lab, const struct variants *variants,
+static void add_pairs(struct bench *bench, const struct jobs *jobs, const struct variants *variants,
                       uint64_t version)
 {
     double worst = 0;
     for (size_t a = 0; a < variants->count; a++) {
         for (size_t b = a + 1; b < variants->count; b++) {
-            for (size_t i = 0; i < lab->shard_count; i++) {
+            for (size_t i = 0; i < jobs->lab.shard_count; i++) {
                 if (variants->bodies[a][i].tensor_count == 0) {
                     continue;
                 }
@@ -235,63 +235,63 @@ static void add_pairs(struct bench *bench, const struct lab *lab, const struct v
             (unsigned long long)version, variants->count, worst);
 }
 
-static void add_cheats(struct bench *bench, const struct lab *lab,
+static void add_cheats(struct bench *bench, struct jobs *jobs,
                        const struct skep_update_body *honest)
 {
-    struct skep_update_body *bodies = skep_alloc(lab->shard_count, sizeof *bodies);
-    for (enum lab_way way = LAB_STEP_FEWER; way < LAB_WAYS; way++) {
-        lab_replay(lab, skep_ops_cpu(), way, bodies);
-        enum skep_model_kind kind = lab->manifest.model.kind;
+    struct skep_update_body *bodies = skep_alloc(jobs->lab.shard_count, sizeof *bodies);
+    for (enum jobs_way way = JOBS_STEP_FEWER; way < JOBS_WAYS; way++) {
+        jobs_replay(jobs, skep_ops_cpu(), way, bodies);
+        enum skep_model_kind kind = jobs->manifest.model.kind;
         struct skep_audit_likeness trunk = compare(&honest[0], &bodies[0]);
         add(&bench->cheats[kind][way], &trunk);
         bool valid = true;
-        for (size_t i = 0; i < lab->shard_count; i++) {
+        for (size_t i = 0; i < jobs->lab.shard_count; i++) {
             if (bodies[i].tensor_count > 0) {
                 struct skep_audit_likeness likeness = compare(&honest[i], &bodies[i]);
                 valid = valid && skep_audit_valid(&likeness);
             }
         }
         bench->caught[kind][way] += !valid;
-        fprintf(stderr, "    %-12s trunk distance %.3f, lack of overlap %.3f\n", lab_way_name(way),
+        fprintf(stderr, "    %-12s trunk distance %.3f, lack of overlap %.3f\n", jobs_way_name(way),
                 trunk.distance, 1 - trunk.overlap);
-        lab_bodies_free(lab, bodies);
+        jobs_bodies_free(jobs, bodies);
     }
     free(bodies);
 }
 
-static void do_job(struct bench *bench, const struct lab *lab, bool thorough)
+static void do_job(struct bench *bench, struct jobs *jobs, bool thorough)
 {
     struct variants variants = {.count = 0};
-    replay_in_process(bench, lab, &variants, thorough);
-    replay_elsewhere(bench, lab, &variants);
-    add_pairs(bench, lab, &variants, lab->version);
+    replay_in_process(bench, jobs, &variants, thorough);
+    replay_elsewhere(bench, jobs, &variants);
+    add_pairs(bench, jobs, &variants, jobs->lab.version);
     const struct skep_ops *tables[TABLES];
     size_t honest = (skep_ops_cpu_tables(tables, TABLES) - 1) * (bench->quick ? 2 : 4);
-    add_cheats(bench, lab, variants.bodies[honest]); /* the best table with one thread */
+    add_cheats(bench, jobs, variants.bodies[honest]); /* the best table with one thread */
     for (size_t v = 0; v < variants.count; v++) {
-        lab_bodies_free(lab, variants.bodies[v]);
+        jobs_bodies_free(jobs, variants.bodies[v]);
         free(variants.bodies[v]);
     }
 }
 
 static void do_project(struct bench *bench, const char *text)
 {
-    struct lab lab;
-    lab_init(&lab, text);
+    struct jobs jobs;
+    jobs_init(&jobs, text);
     fprintf(stderr, "%s: %zu shards, trunk of %zu parameters\n", text == NULL ? "classifier" : "lm",
-            lab.shard_count, lab.shards[0].layout.parameters);
+            jobs.lab.shard_count, jobs.lab.shards[0].layout.parameters);
     unsigned last = bench->rounds;
     for (unsigned round = 0; round <= last; round++) {
         bool early = !bench->quick && (round == 0 || round == 1 || round == 3);
         bool late = bench->quick ? round == last : round >= 10 && round % 2 == 0;
         if (early || late) {
-            do_job(bench, &lab, !bench->quick && (round == 0 || round == 12));
+            do_job(bench, &jobs, !bench->quick && (round == 0 || round == 12));
         }
         if (round < last) {
-            lab_round(&lab);
+            jobs_round(&jobs);
         }
     }
-    lab_done(&lab);
+    jobs_done(&jobs);
 }
 
 /* --- figures --- */
@@ -371,17 +371,17 @@ static void print_cheats(struct bench *bench)
         [SKEP_MODEL_LM] = "lm", [SKEP_MODEL_CLASSIFIER] = "classifier"};
     double best = INFINITY;
     for (size_t k = 0; k < KIND_COUNT; k++) {
-        for (enum lab_way way = LAB_STEP_FEWER; way < LAB_WAYS; way++) {
+        for (enum jobs_way way = JOBS_STEP_FEWER; way < JOBS_WAYS; way++) {
             struct sample *sample = &bench->cheats[k][way];
             double caught = (double)bench->caught[k][way] / (double)sample->count;
             qsort(sample->distance, sample->count, sizeof(double), compare_doubles);
             double least = quantile(sample->distance, sample->count, 0);
             best = sample->count > 0 ? fmin(best, least) : best;
             printf("audit_cheat_%s_%s\t%.4f\tleast relative distance\t%.4f\t%.2f\n", kinds[k],
-                   lab_way_name(way), least, SKEP_AUDIT_MOST_DISTANCE,
+                   jobs_way_name(way), least, SKEP_AUDIT_MOST_DISTANCE,
                    least / SKEP_AUDIT_MOST_DISTANCE);
             printf("audit_caught_%s_%s\t%.4f\tshare of jobs\t1\t%.4f\n", kinds[k],
-                   lab_way_name(way), caught, caught);
+                   jobs_way_name(way), caught, caught);
         }
     }
     printf("audit_best_cheat\t%.4f\trelative distance\t%.4f\t%.2f\n", best,

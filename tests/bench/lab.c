@@ -58,8 +58,7 @@ int lab_open(struct lab *lab, const struct skep_manifest *manifest, size_t donor
     for (size_t d = 0; d < donor_count && rc == SKEP_OK; d++) {
         rc = open_donor(lab, d, err);
     }
-    struct skep_model_options options = {.batch = manifest->training.batch};
-    return rc == SKEP_OK ? skep_model_new(&manifest->model, &options, &lab->model, err) : rc;
+    return rc == SKEP_OK ? lab_use(lab, NULL, err) : rc;
 }
 
 void lab_close(struct lab *lab)
@@ -171,18 +170,24 @@ static int train(struct lab *lab, size_t d, struct skep_train_job *job, struct s
     return rc;
 }
 
-int lab_job(struct lab *lab, size_t d, const bool *rows, const uint8_t *data, size_t size,
-            struct skep_error *err)
+int lab_use(struct lab *lab, const struct skep_ops *ops, struct skep_error *err)
 {
-    const struct skep_training_config *training = &lab->manifest->training;
-    struct skep_hash ticket = lab_ticket(lab, d);
-    struct skep_slice_chunk chunks[LAB_CHUNKS];
+    struct skep_model_options options = {.batch = lab->manifest->training.batch, .ops = ops};
+    skep_model_free(lab->model);
+    lab->model = NULL;
+    return skep_model_new(&lab->manifest->model, &options, &lab->model, err);
+}
+
+int lab_do(struct lab *lab, size_t d, const struct lab_work *work, struct skep_error *err)
+{
+    const struct skep_training_config *training =
+        work->training != NULL ? work->training : &lab->manifest->training;
     struct skep_train_job job = {.training = training,
                                  .learning_rate = skep_train_rate(training, lab->version),
-                                 .chunks = chunks,
-                                 .chunk_count = lab_slice(lab, &ticket, data, size, chunks),
-                                 .ticket = &ticket};
-    int rc = pick(lab, rows);
+                                 .chunks = work->chunks,
+                                 .chunk_count = work->chunk_count,
+                                 .ticket = work->ticket};
+    int rc = pick(lab, work->rows);
     if (rc == SKEP_OK) {
         rc = train(lab, d, &job, err);
     }
@@ -195,6 +200,18 @@ int lab_job(struct lab *lab, size_t d, const bool *rows, const uint8_t *data, si
         }
     }
     return rc;
+}
+
+int lab_job(struct lab *lab, size_t d, const bool *rows, const uint8_t *data, size_t size,
+            struct skep_error *err)
+{
+    struct skep_hash ticket = lab_ticket(lab, d);
+    struct skep_slice_chunk chunks[LAB_CHUNKS];
+    const struct lab_work work = {.rows = rows,
+                                  .chunks = chunks,
+                                  .chunk_count = lab_slice(lab, &ticket, data, size, chunks),
+                                  .ticket = &ticket};
+    return lab_do(lab, d, &work, err);
 }
 
 int lab_compress(struct lab *lab, size_t d, size_t i, const float *delta,
@@ -225,6 +242,17 @@ void lab_expand(const struct lab *lab, size_t i, const struct skep_update_body *
     for (size_t t = 0; t < body->tensor_count; t++) {
         skep_decompress_add(&body->tensors[t], 1, ret_vector + shard->offsets[t]);
     }
+}
+
+int lab_merge(struct lab *lab, size_t i, const struct skep_merge_input *inputs, size_t count,
+              struct skep_error *err)
+{
+    const struct lab_shard *kept = &lab->shards[i];
+    const struct skep_merge_shard shard = {.parameters = kept->parameters,
+                                           .offsets = kept->offsets,
+                                           .tensor_count = kept->layout.tensor_count};
+    const struct skep_merge_options options = {.config = &lab->manifest->merge};
+    return skep_merge(&shard, inputs, count, &options, NULL, err);
 }
 
 int lab_measure(struct lab *lab, const uint8_t *data, size_t size, struct skep_eval *ret_eval,

@@ -64,10 +64,22 @@ void lab_double(struct lab *lab, size_t to, size_t from);
 struct skep_hash lab_ticket(const struct lab *lab, size_t donor);
 size_t lab_slice(const struct lab *lab, const struct skep_hash *ticket, const uint8_t *data,
                  size_t size, struct skep_slice_chunk *ret_chunks);
+/* From here on jobs run on `ops` (NULL: the CPU's best), which keeps its memory where the CPU's tables do. */
+int lab_use(struct lab *lab, const struct skep_ops *ops, struct skep_error *err);
+
 /* One job of a donor on its slice of `data`, with the experts of the rows that rows[layer * rows + row] names (NULL: all): fills
  * lab->picked, deltas and tokens. */
 int lab_job(struct lab *lab, size_t donor, const bool *rows, const uint8_t *data, size_t size,
             struct skep_error *err);
+/* The same of work that is described part by part, all borrowed. */
+struct lab_work {
+    const struct skep_training_config *training; /* NULL: the manifest's */
+    const bool *rows;
+    const struct skep_slice_chunk *chunks;
+    size_t chunk_count;
+    const struct skep_hash *ticket; /* which gives the order of batches */
+};
+int lab_do(struct lab *lab, size_t donor, const struct lab_work *work, struct skep_error *err);
 /* The body that the donor's client would publish of this shard's difference; its residual moves on. Freed by the caller. */
 int lab_compress(struct lab *lab, size_t donor, size_t shard, const float *delta,
                  struct skep_update_body *ret_body, struct skep_error *err);
@@ -77,6 +89,10 @@ int lab_compress_alone(const struct lab *lab, size_t shard, const float *vector,
 /* The update's values as a flat vector of the shard's parameters. */
 void lab_expand(const struct lab *lab, size_t shard, const struct skep_update_body *body,
                 float *ret_vector);
+
+/* A keeper's merge of one shard: its newest version steps. */
+int lab_merge(struct lab *lab, size_t shard, const struct skep_merge_input *inputs, size_t count,
+              struct skep_error *err);
 
 /* Cross-entropy and accuracy of the newest version of all shards. */
 int lab_measure(struct lab *lab, const uint8_t *data, size_t size, struct skep_eval *ret_eval,

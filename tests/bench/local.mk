@@ -67,7 +67,7 @@ tests_bench_merge_speed_LDADD = $(LIBS_FLOOR2)
 # How far apart honest repetitions of a job are, and how near cheats come: the thresholds of common/swarm/audit.h.
 EXTRA_PROGRAMS += tests/bench/audit-replay
 BENCHES += tests/bench/audit-replay
-tests_bench_audit_replay_SOURCES = tests/bench/audit-replay.c tests/bench/audit-jobs.c tests/bench/audit-jobs.h
+tests_bench_audit_replay_SOURCES = tests/bench/audit-replay.c tests/bench/audit-jobs.c tests/bench/audit-jobs.h tests/bench/lab.c tests/bench/lab.h
 tests_bench_audit_replay_LDADD = $(LIBS_FLOOR2)
 
 # What the rules of trust do to liars, honest donors and crowds of keys; its scenes also serve tests/unit/swarm/test-trust.

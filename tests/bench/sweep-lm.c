@@ -199,20 +199,15 @@ static void run_job(struct sweep *sweep, unsigned donor)
 
 static void merge_shard(struct sweep *sweep, size_t i)
 {
-    const struct lab_shard *kept = &sweep->lab.shards[i];
     struct waiting *waiting = &sweep->waiting[i];
     struct skep_merge_input inputs[LAB_DONORS];
     struct skep_error err = {0};
-    const struct skep_merge_shard shard = {.parameters = kept->parameters,
-                                           .offsets = kept->offsets,
-                                           .tensor_count = kept->layout.tensor_count};
-    const struct skep_merge_options options = {.config = &sweep->manifest.merge};
     for (size_t u = 0; u < waiting->count; u++) {
         const size_t number[2] = {i, u};
         inputs[u] = (struct skep_merge_input){.body = &waiting->bodies[u],
                                               .hash = skep_hash_of(number, sizeof number)};
     }
-    if (skep_merge(&shard, inputs, waiting->count, &options, NULL, &err) != 0) {
+    if (lab_merge(&sweep->lab, i, inputs, waiting->count, &err) != 0) {
         die(&err);
     }
     for (size_t u = 0; u < waiting->count; u++) {
