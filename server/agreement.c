@@ -239,9 +239,9 @@ static int do_commit(struct skep_kept_shard *shard, const struct skep_round_acti
         result = skep_kept_shard_commit(shard, &action->envelope, &seal, &action->hash, err);
     }
     if (result == SKEP_OK) {
-        skep_log(SKEP_LOG_INFO, "%s version %llu sealed: %zu updates, state %.12s", shard->text,
-                 (unsigned long long)seal.version, seal.receipt_count,
-                 skep_id_text(seal.state.bytes));
+        skep_log(SKEP_LOG_INFO, "%s version %llu sealed: %zu of %zu updates merged, state %.12s",
+                 shard->text, (unsigned long long)seal.version, shard->project->last_seal.updates,
+                 seal.receipt_count, skep_id_text(seal.state.bytes));
         skep_round_sealed(shard->round, &seal, &action->hash, now_of(shard));
         skep_audit_sealed(shard, &seal, &action->hash);
     }

@@ -209,17 +209,12 @@ static int push_if_stale(void *user, const struct skep_hash *update,
 static void note_seal(struct skep_kept_shard *shard, const struct skep_seal *seal)
 {
     struct skep_project *project = shard->project;
-    struct skep_last_seal last = {
-        .version = seal->version, .updates = seal->receipt_count, .donors = seal->receipt_count};
+    struct skep_last_seal last = {.version = seal->version};
     memcpy(last.shard, shard->text, sizeof last.shard);
-    for (size_t i = 1; i < seal->receipt_count; i++) {
-        for (size_t j = 0; j < i; j++) {
-            if (skep_peer_id_equal(&seal->receipts[i].donor, &seal->receipts[j].donor)) {
-                last.donors--;
-                break;
-            }
-        }
+    for (size_t i = 0; i < seal->receipt_count; i++) {
+        last.updates += seal->receipts[i].merged;
     }
+    last.donors = last.updates; /* a list has one update of a donor */
     project->last_seal = last;
     if (shard->shard.kind == SKEP_SHARD_TRUNK && last.donors > project->most_donors_in_seal) {
         project->most_donors_in_seal = last.donors;
