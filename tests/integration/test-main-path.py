@@ -66,6 +66,9 @@ def credit_is_verified_offline_from_the_donors_receipts():
         text = swarm.skep("credit", "--json", "--dir", swarm.path(f"donor-{i}"))
         credit = json.loads(text)
         assert credit["verified"] == credit["receipts_total"] > 0, credit
+        for row in credit["receipts"]:
+            assert -1000 <= row["agreement"] <= 1000 and row["merged"] == ("reason" not in row), row
+            assert row["merged"] or row["credit"] == 0, row
         total += credit["credit"]
     granted = sum(donor["credit"] for donor in swarm.status(0)["donors"])
     assert 0 < total <= granted + 1e-9, (total, granted)
