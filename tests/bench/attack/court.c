@@ -26,7 +26,8 @@ int court_open(struct court *court, const struct skep_peer_id *donors, size_t co
     int rc = SKEP_OK;
     for (uint64_t i = 0; i < passed && rc == SKEP_OK; i++) {
         for (size_t d = 0; d < count; d++) {
-            receipts[d] = (struct skep_receipt){.donor = donors[d], .merged = true, .audited = true};
+            receipts[d] =
+                (struct skep_receipt){.donor = donors[d], .merged = true, .audited = true};
         }
         rc = seal(court, receipts, count, &beacon, err);
     }
@@ -82,8 +83,10 @@ int court_seal(struct court *court, const struct court_case *cases, const bool *
     struct skep_hash beacon;
     for (size_t i = 0; i < count; i++) {
         hints[i] = cases[i].hint;
-        receipts[i] = (struct skep_receipt){
-            .update = cases[i].update, .donor = cases[i].donor, .merged = true, .audited = audited[i]};
+        receipts[i] = (struct skep_receipt){.update = cases[i].update,
+                                            .donor = cases[i].donor,
+                                            .merged = true,
+                                            .audited = audited[i]};
     }
     int rc = seal(court, receipts, count, &beacon, err);
     skep_audit_suspects(hints, count, false, suspect);
