@@ -33,6 +33,7 @@
 #define SKEP_LIMIT_HTTP_TIMEOUT_S 30u
 #define SKEP_LIMIT_PROJECTS 16u     /* on one keeper */
 #define SKEP_LIMIT_DONOR_FLOPS 2e14 /* operations a second: no donor is faster */
+#define SKEP_LIMIT_STAMP_BITS 12u   /* of a donor's stamp: some four minutes of a core */
 #define SKEP_LIMIT_STALENESS 2u     /* base versions v, v-1, v-2 */
 
 #endif

@@ -21,8 +21,6 @@
 #include "common/wire/manifest.h"
 #include "common/wire/statements.h"
 
-#define SKEP_STAMP_BITS_MOST 20u
-
 /* Whose stamp, for which project. */
 struct skep_stamp_search {
     struct skep_project_id project;

@@ -14,6 +14,8 @@
 #define NAME_SIZE_MOST 100u
 #define DEFAULT_CHUNK_BYTES 65536u
 #define SIZE_MOST ((double)SKEP_LIMIT_CHUNKS * SKEP_LIMIT_CHUNK_BYTES)
+/* Of a shard with so many parameters: swarm/history.h, which stands above this folder. */
+#define HISTORY_BYTES(parameters) (12 * (parameters) + 112)
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
 
 #define FIELD(type, member, kind, least, most)                                                     \
@@ -87,7 +89,7 @@ static const struct skep_field MERGE[] = {
 };
 
 static const struct skep_field TRUST[] = {
-    FIELD(skep_trust_config, stamp_bits, U32, 0, 20),
+    FIELD(skep_trust_config, stamp_bits, U32, 0, SKEP_LIMIT_STAMP_BITS),
     FIELD(skep_trust_config, remote, BOOL, 0, 0),
     FIELD(skep_trust_config, audits, BOOL, 0, 0),
 };
@@ -273,17 +275,39 @@ static int check_donor_rows(const struct skep_training_config *training,
                           model->rows);
 }
 
-/* What the sections demand of each other. */
-static int check_relations(const struct skep_manifest *manifest, struct skep_error *err)
+/* Whoever repeats a job needs all that it depended on. */
+static int check_audits(const struct skep_manifest *manifest, struct skep_error *err)
 {
-    if (manifest->trust.audits && manifest->trust.remote) {
+    if (!manifest->trust.audits) {
+        return SKEP_OK;
+    }
+    if (manifest->trust.remote) {
         return skep_error_set(err, SKEP_ERR_FORMAT,
                               WHAT ".trust: field remote is true; allowed: false with audits, for "
                                    "nobody can repeat a remote call");
     }
+    uint64_t parameters = skep_model_config_shard_parameters(&manifest->model);
+    uint64_t bytes = HISTORY_BYTES(parameters);
+    if (bytes > SKEP_LIMIT_HTTP_BODY) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              WHAT ".trust: field audits is true; allowed: false for a shard of "
+                                   "%llu parameters, whose history of %llu bytes does not fit into "
+                                   "one request (%u)",
+                              (unsigned long long)parameters, (unsigned long long)bytes,
+                              SKEP_LIMIT_HTTP_BODY);
+    }
+    return SKEP_OK;
+}
+
+/* What the sections demand of each other. */
+static int check_relations(const struct skep_manifest *manifest, struct skep_error *err)
+{
     const struct skep_training_config *training = &manifest->training;
     const struct skep_model_config *model = &manifest->model;
-    int rc = check_donor_rows(training, model, err);
+    int rc = check_audits(manifest, err);
+    if (rc == SKEP_OK) {
+        rc = check_donor_rows(training, model, err);
+    }
     if (rc != SKEP_OK) {
         return rc;
     }
@@ -361,6 +385,13 @@ static int check_keepers(const struct skep_manifest *manifest, struct skep_error
         return skep_error_set(err, SKEP_ERR_FORMAT,
                               WHAT ": field keepers has %zu names; allowed: 1 to %u",
                               manifest->keeper_count, SKEP_LIMIT_KEEPERS);
+    }
+    if (manifest->trust.audits && manifest->keeper_count > manifest->replicas) {
+        return skep_error_set(err, SKEP_ERR_FORMAT,
+                              WHAT ": field keepers has %zu names; allowed with trust.audits: at "
+                                   "most replicas (%u), for only keepers of all shards can repeat "
+                                   "jobs",
+                              manifest->keeper_count, manifest->replicas);
     }
     for (size_t i = 0; i < manifest->keeper_count; i++) {
         for (size_t k = 0; k < i; k++) {

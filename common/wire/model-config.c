@@ -89,8 +89,8 @@ void skep_model_config_imply(struct skep_model_config *config)
     }
 }
 
-/* The tensors of model/layout.h, in bytes of float32; a safetensors header of 256 bytes a tensor is more than enough. */
-static uint64_t trunk_bytes(const struct skep_model_config *config)
+/* The tensors of model/layout.h, in floats. */
+static uint64_t trunk_parameters(const struct skep_model_config *config)
 {
     uint64_t d = config->dim;
     uint64_t grid = (uint64_t)config->rows + config->columns;
@@ -102,24 +102,32 @@ static uint64_t trunk_bytes(const struct skep_model_config *config)
         floats += (config->vocabulary + (uint64_t)config->context) * d;
         layer += 4 * d * d; /* attention */
     }
-    floats += config->layers * layer;
-    return 4 * floats + 256 * (6 + 8 * (uint64_t)config->layers);
+    return floats + config->layers * layer;
 }
 
-static uint64_t expert_bytes(const struct skep_model_config *config)
+static uint64_t expert_parameters(const struct skep_model_config *config)
 {
     uint64_t d = config->dim;
     uint64_t h = config->hidden;
     if (config->expert == SKEP_EXPERT_PAPER_FFN) {
-        return 4 * (2 * d * h + h * h + 6 * h + d) + 256ul * 10;
+        return 2 * d * h + h * h + 6 * h + d;
     }
-    return 4 * (2 * d * h + 3 * d + h) + 256ul * 6;
+    return 2 * d * h + 3 * d + h;
 }
 
+uint64_t skep_model_config_shard_parameters(const struct skep_model_config *config)
+{
+    uint64_t trunk = trunk_parameters(config);
+    uint64_t expert = expert_parameters(config);
+    return trunk > expert ? trunk : expert;
+}
+
+/* A safetensors header of 256 bytes a tensor is more than enough. */
 uint64_t skep_model_config_state_bytes(const struct skep_model_config *config)
 {
-    uint64_t trunk = trunk_bytes(config);
-    uint64_t expert = expert_bytes(config);
+    uint64_t expert_tensors = config->expert == SKEP_EXPERT_PAPER_FFN ? 10 : 6;
+    uint64_t trunk = 4 * trunk_parameters(config) + 256 * (6 + 8 * (uint64_t)config->layers);
+    uint64_t expert = 4 * expert_parameters(config) + 256 * expert_tensors;
     return trunk > expert ? trunk : expert;
 }
 

@@ -72,6 +72,8 @@ const struct skep_field *skep_model_config_fields(enum skep_model_kind kind, siz
 /* Bytes that one training example takes in the data set: `context` of an lm, inputs + 1 of a classifier. */
 size_t skep_model_config_window(const struct skep_model_config *config);
 
+/* Of the largest shard. */
+uint64_t skep_model_config_shard_parameters(const struct skep_model_config *config);
 /* An upper bound of the largest shard's safetensors file. */
 uint64_t skep_model_config_state_bytes(const struct skep_model_config *config);
 

@@ -97,7 +97,7 @@ static void parameters_and_shards_are_those_of_the_layouts(void **state)
 }
 
 /* wire cannot see the layouts, so the bound that manifests are held to is checked here, where both are seen. */
-static void no_state_is_larger_than_the_bound_that_manifests_are_held_to(void **state)
+static void manifests_know_a_shards_parameters_and_bound_its_state(void **state)
 {
     (void)state;
     for (unsigned kind = 0; kind < 4; kind++) {
@@ -105,6 +105,7 @@ static void no_state_is_larger_than_the_bound_that_manifests_are_held_to(void **
         skep_manifest_defaults(&manifest);
         manifest.model.expert = (enum skep_expert_kind)(kind / 2);
         uint64_t most = 0;
+        uint64_t parameters = 0;
         for (size_t i = 0; i < 2; i++) { /* the trunk and an expert */
             struct skep_shard shard = skep_manifest_shard(&manifest, i);
             struct skep_layout layout = {0};
@@ -113,10 +114,12 @@ static void no_state_is_larger_than_the_bound_that_manifests_are_held_to(void **
             float *values = skep_alloc(layout.parameters, sizeof *values);
             skep_state_write(&layout, values, &file);
             most = file.size > most ? file.size : most;
+            parameters = layout.parameters > parameters ? layout.parameters : parameters;
             skep_buffer_done(&file);
             skep_layout_done(&layout);
             free(values);
         }
+        assert_int_equal(skep_model_config_shard_parameters(&manifest.model), parameters);
         uint64_t bound = skep_model_config_state_bytes(&manifest.model);
         if (bound < most || bound > most + most / 10) {
             fail_msg("kind %u: bound %llu, found %llu", kind, (unsigned long long)bound,
@@ -282,7 +285,7 @@ int main(void)
         cmocka_unit_test(amounts_are_read_as_people_write_them),
         cmocka_unit_test(amounts_are_written_with_one_digit),
         cmocka_unit_test(parameters_and_shards_are_those_of_the_layouts),
-        cmocka_unit_test(no_state_is_larger_than_the_bound_that_manifests_are_held_to),
+        cmocka_unit_test(manifests_know_a_shards_parameters_and_bound_its_state),
         cmocka_unit_test(the_total_is_the_sum_of_its_items),
         cmocka_unit_test(updates_have_the_size_that_was_planned),
         cmocka_unit_test(more_threads_and_kept_activations_take_more),

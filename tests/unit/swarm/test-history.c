@@ -3,9 +3,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "common/base/alloc.h"
 #include "common/base/bytes.h"
+#include "common/base/limits.h"
 #include "common/crypto/hash.h"
 #include "common/swarm/history.h"
+#include "common/wire/manifest.h"
 #include "tests/lib/cmocka.h"
 
 #define COUNT 5u
@@ -88,11 +91,33 @@ static void a_changed_byte_another_size_and_what_is_no_number_are_refused(void *
     skep_buffer_done(&endless);
 }
 
+/* The manifest's folder may not include history.h, so it has a formula of its own. */
+static void a_manifest_lets_in_audits_up_to_the_largest_history_that_a_request_holds(void **state)
+{
+    (void)state;
+    struct skep_manifest manifest = {0};
+    size_t allowed = 0;
+    skep_manifest_defaults(&manifest);
+    manifest.name = skep_strdup("x");
+    manifest.trust = (struct skep_trust_config){.audits = true};
+    manifest.model.dim = 512;
+    for (uint32_t hidden = 5440; hidden < 5470; hidden++) {
+        manifest.model.hidden = hidden;
+        uint64_t parameters = skep_model_config_shard_parameters(&manifest.model);
+        bool fits = skep_history_bytes(parameters) <= SKEP_LIMIT_HTTP_BODY;
+        assert_int_equal(skep_manifest_check_settings(&manifest, NULL) == SKEP_OK, fits);
+        allowed += fits;
+    }
+    assert_int_equal(allowed, 15); /* hidden 5440 to 5454: both kinds of answer were seen */
+    skep_manifest_done(&manifest);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_history_is_read_back_and_has_the_hash_of_its_files),
         cmocka_unit_test(no_files_are_the_zero_hash_and_one_file_is_not),
+        cmocka_unit_test(a_manifest_lets_in_audits_up_to_the_largest_history_that_a_request_holds),
         cmocka_unit_test(a_changed_byte_another_size_and_what_is_no_number_are_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -92,10 +92,10 @@ static void the_sections_are_held_to_their_ranges(void **state)
     manifest.update.mask = (enum skep_mask)2;
     assert_check(&manifest, "manifest.update: field mask is choice 2; allowed: 0 to 1");
     manifest.update.mask = SKEP_MASK_COMMON;
-    manifest.trust.stamp_bits = 21;
+    manifest.trust.stamp_bits = 13;
     assert_check(&manifest,
-                 "manifest.trust: field stamp_bits is 21; allowed: an integer from 0 to 20");
-    manifest.trust.stamp_bits = 20;
+                 "manifest.trust: field stamp_bits is 13; allowed: an integer from 0 to 12");
+    manifest.trust.stamp_bits = 12;
     manifest.trust.audits = true;
     assert_check(&manifest, "manifest.trust: field remote is true; allowed: false with audits, for "
                             "nobody can repeat a remote call");
@@ -113,6 +113,32 @@ static void the_sections_are_held_to_their_ranges(void **state)
     struct skep_error err = {0};
     assert_int_equal(skep_manifest_check(&manifest, &err), SKEP_ERR_FORMAT);
     assert_non_null(strstr(err.text, "train: field chunks has 3 names; allowed: 2049"));
+    skep_manifest_done(&manifest);
+}
+
+static void audits_are_refused_where_nobody_could_repeat_a_job(void **state)
+{
+    (void)state;
+    struct skep_manifest manifest;
+    example_manifest(&manifest);
+    manifest.trust = (struct skep_trust_config){.audits = true};
+    manifest.replicas = 2;
+    assert_int_equal(skep_manifest_check(&manifest, NULL), SKEP_OK);
+    manifest.replicas = 1;
+    assert_check(&manifest, "manifest: field keepers has 2 names; allowed with trust.audits: at "
+                            "most replicas (1), for only keepers of all shards can repeat jobs");
+    manifest.model.dim = 512;
+    manifest.model.hidden = 5455; /* 2 d h + 3 d + h */
+    assert_check(&manifest, "manifest.trust: field audits is true; allowed: false for a shard of "
+                            "5592911 parameters, whose history of 67115044 bytes does not fit into "
+                            "one request (67108864)");
+    manifest.model.hidden = 5454;
+    manifest.replicas = 2;
+    assert_int_equal(skep_manifest_check(&manifest, NULL), SKEP_OK);
+    manifest.model.hidden = 5455;
+    manifest.replicas = 1;
+    manifest.trust.audits = false;
+    assert_int_equal(skep_manifest_check(&manifest, NULL), SKEP_OK);
     skep_manifest_done(&manifest);
 }
 
@@ -412,6 +438,7 @@ int main(void)
         cmocka_unit_test(settings_can_be_checked_before_there_is_data),
         cmocka_unit_test(the_model_is_held_to_its_relations),
         cmocka_unit_test(the_sections_are_held_to_their_ranges),
+        cmocka_unit_test(audits_are_refused_where_nobody_could_repeat_a_job),
         cmocka_unit_test(the_name_data_and_keepers_are_held_to_their_limits),
         cmocka_unit_test(a_wrong_field_of_a_section_is_refused_by_name),
         cmocka_unit_test(a_classifier_comes_back_with_what_it_implies),
