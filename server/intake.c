@@ -70,6 +70,7 @@ static int check_known(struct skep_kept_shard *shard, const struct skep_round_up
     if (result != SKEP_OK || waiting.found) {
         return result;
     }
+    /* Another keeper may have taken the rival first; if a majority voted for that one, nothing else can be sealed. */
     if (waiting.rival && !fetched) {
         return refuse_second(shard, update, SKEP_REFUSAL_DUPLICATE, err);
     }
@@ -179,9 +180,13 @@ static int check_body(struct arrival *arrival, struct skep_error *err)
                                  arrival->body, arrival->body_size, err);
 }
 
-/* What only those who audit look at: banned donors, breaks in the chain of histories. */
+/* What only those who audit look at: banned donors, breaks in the chain of histories. It is what this keeper has seen and others need not have,
+ * so it says what we propose, and not what we hold of what they have voted for: a donor that shows each keeper another past would stop the shard. */
 static int check_donor(struct arrival *arrival, struct skep_error *err)
 {
+    if (arrival->fetched) {
+        return SKEP_OK;
+    }
     const struct skep_update_statement *statement = &arrival->statement;
     struct skep_update_part *parts = NULL;
     size_t count = 0;

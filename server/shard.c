@@ -187,19 +187,31 @@ static void push_version(struct skep_kept_shard *shard, const struct skep_kept_v
     shard->version_count++;
 }
 
-/* Names of waiting update files that a version makes stale. */
+/* Names of waiting update files that a version makes useless: stale ones, and rivals of those in its list. */
 struct stale_files {
-    uint64_t version;
+    const struct skep_seal *seal;
     size_t count;
     struct skep_hash *hashes;
 };
+
+static bool is_rival(const struct skep_seal *seal, const struct skep_hash *update,
+                     const struct skep_peer_id *donor, uint64_t base_version)
+{
+    for (size_t i = 0; i < seal->receipt_count; i++) {
+        const struct skep_receipt *receipt = &seal->receipts[i];
+        if (receipt->base_version == base_version && skep_peer_id_equal(&receipt->donor, donor)) {
+            return !skep_hash_equal(&receipt->update, update);
+        }
+    }
+    return false;
+}
 
 static int push_if_stale(void *user, const struct skep_hash *update,
                          const struct skep_peer_id *donor, uint64_t base_version)
 {
     struct stale_files *stale = user;
-    (void)donor;
-    if (base_version + SKEP_LIMIT_STALENESS < stale->version) {
+    if (base_version + SKEP_LIMIT_STALENESS < stale->seal->version ||
+        is_rival(stale->seal, update, donor, base_version)) {
         stale->hashes = skep_realloc(stale->hashes, stale->count + 1, sizeof *stale->hashes);
         stale->hashes[stale->count++] = *update;
     }
@@ -250,12 +262,12 @@ static int write_row(struct skep_kept_shard *shard, const struct skep_envelope *
     return result;
 }
 
-/* The rows, and then the removal of waiting files that they make stale. */
+/* The rows, and then the removal of waiting files that they make useless. */
 static int store_rows(struct skep_kept_shard *shard, const struct skep_envelope *envelope,
                       const struct skep_seal *seal, const struct skep_kept_version *version,
                       struct skep_error *err)
 {
-    struct stale_files stale = {.version = version->version};
+    struct stale_files stale = {.seal = seal};
     int result = skep_keeper_db_each_update(db_of(shard), project_of(shard), &shard->shard,
                                             push_if_stale, &stale, err);
     if (result == SKEP_OK) {

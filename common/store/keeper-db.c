@@ -8,7 +8,7 @@
 #include "common/store/keeper-private.h"
 #include "common/store/schema.h"
 
-#define SCHEMA_VERSION 3
+#define SCHEMA_VERSION 4
 
 static const char *const SQL[KEEPER_QUERIES] = {
     [ADD_PROJECT] = "INSERT INTO project (id, manifest) VALUES (?, ?)",
@@ -36,14 +36,13 @@ static const char *const SQL[KEEPER_QUERIES] = {
     [DONOR_TOTALS] = "SELECT donor, sum(merged), sum(credit_micro) FROM receipt WHERE project = ? "
                      "GROUP BY donor ORDER BY 3 DESC, donor LIMIT ?",
     [ADD_UPDATE] = "INSERT INTO waiting (project, shard, update_hash, donor, base_version) "
-                   "VALUES (?, ?, ?, ?, ?)",
-    [GET_UPDATE] = "SELECT update_hash FROM waiting "
-                   "WHERE project = ? AND shard = ? AND donor = ? AND base_version = ?",
+                   "VALUES (?, ?, ?, ?, ?) ON CONFLICT (project, shard, update_hash) DO NOTHING",
     [EACH_UPDATE] = "SELECT update_hash, donor, base_version FROM waiting "
                     "WHERE project = ? AND shard = ? ORDER BY update_hash",
     [DROP_MERGED_UPDATES] =
-        "DELETE FROM waiting WHERE project = ?1 AND shard = ?2 AND update_hash IN (SELECT "
-        "update_hash FROM receipt WHERE project = ?1 AND shard = ?2 AND version = ?3)",
+        "DELETE FROM waiting WHERE project = ?1 AND shard = ?2 AND (donor, base_version) IN "
+        "(SELECT donor, base_version FROM receipt WHERE project = ?1 AND shard = ?2 AND "
+        "version = ?3)",
     [DROP_STALE_UPDATES] = "DELETE FROM waiting WHERE project = ? AND shard = ? "
                            "AND base_version < ?",
     [PUT_VOTE] = "INSERT OR REPLACE INTO vote (project, shard, version, promised, vote_attempt, "
@@ -291,28 +290,7 @@ int skep_keeper_db_add_update(struct skep_keeper_db *db, const struct skep_proje
                               const struct skep_peer_id *donor, uint64_t base_version,
                               struct skep_error *err)
 {
-    struct skep_query *query = use(db, GET_UPDATE, project, shard, err);
-    if (query == NULL) {
-        return skep_db_failure(err);
-    }
-    skep_query_bind_id(query, 3, donor->bytes);
-    skep_query_bind_integer(query, 4, (int64_t)base_version);
-    int found = skep_query_step(query, err);
-    if (found < 0) {
-        return found;
-    }
-    if (found == 1) {
-        struct skep_hash old;
-        skep_query_id(query, 0, old.bytes);
-        skep_query_reset(query);
-        return skep_hash_equal(&old, update)
-                   ? SKEP_OK
-                   : skep_error_set(err, SKEP_ERR_DUPLICATE,
-                                    "donor %s has sent update %s for base version %llu already",
-                                    skep_id_text(donor->bytes), skep_id_text(old.bytes),
-                                    (unsigned long long)base_version);
-    }
-    query = use(db, ADD_UPDATE, project, shard, err);
+    struct skep_query *query = use(db, ADD_UPDATE, project, shard, err);
     if (query == NULL) {
         return skep_db_failure(err);
     }

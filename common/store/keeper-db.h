@@ -60,9 +60,9 @@ struct skep_receipt_row {
     int64_t agreement_permille;
 };
 
-/* Stores the version and its receipts, deletes the waiting updates that its list names and those with base_version + 2 < version,
- * and promise and vote, all in one transaction. Seals are kept for ever, older states are the caller's to remove. Storing the
- * same version again is fine and replaces the name of its state file only (a seal may come before its state). */
+/* Stores the version and its receipts, deletes the waiting updates that its list names, their rivals (of the same donor and base
+ * version), those with base_version + 2 < version, and promise and vote, all in one transaction. Seals are kept for ever, older states are
+ * the caller's to remove. Storing the same version again is fine and replaces the name of its state file only (a seal may come before its state). */
 int skep_keeper_db_add_version(struct skep_keeper_db *db, const struct skep_project_id *project,
                                const struct skep_shard *shard, const struct skep_version_row *row,
                                const struct skep_receipt_row *receipts, size_t receipt_count,
@@ -102,8 +102,8 @@ int skep_keeper_db_rebuild_reputation(struct skep_keeper_db *db,
                                       const struct skep_project_id *project,
                                       struct skep_reputations *table, struct skep_error *err);
 
-/* Waiting updates: admitted, not merged. A second one of the same donor for the same shard and base version is
- * SKEP_ERR_DUPLICATE unless it is the same file (then 0). */
+/* Waiting updates: admitted, not merged. The same one again is fine. Two of one donor for the same shard and base version are no error
+ * here: other keepers may vote for one while another waits with us, and it must be held before it can be merged. */
 int skep_keeper_db_add_update(struct skep_keeper_db *db, const struct skep_project_id *project,
                               const struct skep_shard *shard, const struct skep_hash *update,
                               const struct skep_peer_id *donor, uint64_t base_version,

@@ -18,7 +18,6 @@ enum skep_keeper_query {
     EACH_RECEIPT_SEAL,
     DONOR_TOTALS,
     ADD_UPDATE,
-    GET_UPDATE,
     EACH_UPDATE,
     DROP_MERGED_UPDATES,
     DROP_STALE_UPDATES,

@@ -43,13 +43,13 @@ CREATE TABLE reputation (             -- of donors, as the trunk's seals give it
     PRIMARY KEY (project, donor)
 ) WITHOUT ROWID;
 
-CREATE TABLE waiting (                -- admitted updates that no version has merged yet
+CREATE TABLE waiting (                -- admitted updates that no version has merged yet; rivals of one donor and base too
     project      BLOB NOT NULL REFERENCES project(id),
     shard        TEXT NOT NULL,
     update_hash  BLOB NOT NULL,
     donor        BLOB NOT NULL,
     base_version INTEGER NOT NULL,
-    PRIMARY KEY (project, shard, donor, base_version)
+    PRIMARY KEY (project, shard, update_hash)
 ) WITHOUT ROWID;
 
 CREATE TABLE vote (                   -- promise and vote for the version being agreed on

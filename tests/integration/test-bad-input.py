@@ -264,6 +264,27 @@ def a_second_update_of_a_donor_for_the_same_version_is_refused():
 
 
 @tap.case
+def a_donor_that_shows_each_keeper_another_update_does_not_stop_the_shard():
+    body = real_body()
+    skep.wait("nothing left to merge", quiet)
+    before = swarm.versions(0)
+    key = skep.Key()
+    base = head()
+    nonce = skep.stamp(swarm.project, key.id, 1)
+    rivals = [fresh_update(key, body, base_version=base["version"], base_state=base["root"], stamp=nonce, loss_first=1.0 + i)
+              for i in range(2)]
+    assert post_update(rivals[0], 0).status == 201
+    answer = post_update(rivals[1], 1)
+    assert answer.status == 201, answer.body
+    # Whoever leads proposes its own: the other keeper can vote for it only with both beside each other.
+    skep.wait("one of the two is merged", lambda: merged_for(key, 0) and merged_for(key, 1), 30)
+    skep.wait("and the other one waits no longer", quiet)
+    assert swarm.versions(0) > before
+    held = [[swarm.get(i, f"/v1/updates/{skep.sha256(file)}").status for file in rivals] for i in range(2)]
+    assert held in ([[200, 404]] * 2, [[404, 200]] * 2), held
+
+
+@tap.case
 def an_update_with_another_ticket_or_other_tokens_or_no_stamp_is_refused():
     body = real_body()
     refused(post_update(fresh_update(skep.Key(), body, ticket="0" * 64)), 403, "refused", reason="ticket")

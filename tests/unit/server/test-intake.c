@@ -18,6 +18,7 @@
 #include "common/swarm/update-open.h"
 #include "common/sys/file.h"
 #include "server/api/reply.h"
+#include "server/audit.h"
 #include "server/beacons.h"
 #include "server/host.h"
 #include "server/intake.h"
@@ -744,6 +745,88 @@ static void what_the_agreement_asks_for_is_not_refused_for_its_pace(void **state
     draft_done(&draft);
 }
 
+/* A keeper that audits, as one that has all shards. */
+static void open_audits(struct scene *scene)
+{
+    scene->host.options.dir = scene->folder;
+    assert_int_equal(skep_audit_open(&scene->host, &scene->host.audit, NULL), SKEP_OK);
+}
+
+/* Not ban nor history: others may have seen another past of the donor, and have voted. */
+static void
+what_the_agreement_asks_for_is_not_refused_for_what_only_we_know_of_its_donor(void **state)
+{
+    static const spoiler local[] = {banned, history};
+    struct scene *scene = *state;
+    open_audits(scene);
+    for (size_t i = 0; i < sizeof local / sizeof local[0]; i++) {
+        struct skep_error err = {0};
+        struct draft draft;
+        begin(scene, &draft, 0);
+        local[i](scene, &draft);
+        seal(&draft);
+        assert_int_equal(hand_in(scene, &draft, &err), SKEP_ERR_REFUSED);
+        assert_int_equal(waiting(scene), i);
+        assert_int_equal(
+            skep_intake_fetched(scene->project, draft.file.data, draft.file.size, &err), SKEP_OK);
+        struct skep_hash hash = skep_hash_of(draft.file.data, draft.file.size);
+        assert_true(skep_blobs_has(scene->host.blobs, &hash));
+        assert_int_equal(waiting(scene), i + 1);
+        draft_done(&draft);
+    }
+    skep_audit_close(scene->host.audit);
+}
+
+/* The trunk's next version, with one update in its list. */
+static void seal_next(struct scene *scene, const struct skep_hash *update,
+                      const struct draft *draft)
+{
+    struct skep_receipt receipt = {.update = *update,
+                                   .donor = draft->statement.donor,
+                                   .base_version = draft->statement.base_version,
+                                   .merged = true};
+    struct skep_seal next = {.project = scene->project->manifest.project,
+                             .version = HEAD + 1,
+                             .receipt_count = 1,
+                             .receipts = &receipt};
+    struct skep_envelope signed_by_nobody = {0};
+    struct skep_hash payload = {{1}};
+    skep_envelope_init(&signed_by_nobody, SKEP_TYPE_SEAL, "{}", 2);
+    assert_int_equal(
+        skep_kept_shard_pass(trunk_of(scene), &signed_by_nobody, &next, &payload, NULL), SKEP_OK);
+    skep_envelope_done(&signed_by_nobody);
+}
+
+/* A donor that shows each keeper another update must not stop the shard: the one that was voted for has to be held beside ours. */
+static void a_rival_that_the_agreement_asks_for_is_held_until_one_of_them_is_merged(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_error err = {0};
+    struct draft draft;
+    begin(scene, &draft, 0);
+    seal(&draft);
+    assert_int_equal(hand_in(scene, &draft, &err), SKEP_OK);
+    struct skep_hash ours = skep_hash_of(draft.file.data, draft.file.size);
+    draft.file.size = 0;
+    draft.statement.loss_last += 1;
+    seal(&draft);
+    struct skep_hash theirs = skep_hash_of(draft.file.data, draft.file.size);
+    assert_int_equal(hand_in(scene, &draft, &err), SKEP_ERR_DUPLICATE);
+    for (int i = 0; i < 2; i++) { /* it may be asked for again */
+        assert_int_equal(
+            skep_intake_fetched(scene->project, draft.file.data, draft.file.size, &err), SKEP_OK);
+        assert_int_equal(waiting(scene), 2);
+        assert_true(skep_blobs_has(scene->host.blobs, &ours));
+        assert_true(skep_blobs_has(scene->host.blobs, &theirs));
+    }
+    seal_next(scene, &theirs, &draft);
+    assert_int_equal(waiting(scene), 0);
+    assert_false(skep_blobs_has(scene->host.blobs, &ours));
+    assert_true(
+        skep_blobs_has(scene->host.blobs, &theirs)); /* its version may have to be made again */
+    draft_done(&draft);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -756,6 +839,12 @@ int main(void)
             an_update_of_remote_calls_is_taken_if_the_project_merges_them, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_the_agreement_asks_for_is_not_refused_for_its_pace,
                                         set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            what_the_agreement_asks_for_is_not_refused_for_what_only_we_know_of_its_donor, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_rival_that_the_agreement_asks_for_is_held_until_one_of_them_is_merged, set_up,
+            tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

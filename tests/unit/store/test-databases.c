@@ -107,14 +107,41 @@ static void a_project_has_one_manifest(void **state)
     assert_non_null(strstr(err.text, "another manifest"));
 }
 
-static void one_update_per_donor_and_base_version(void **state)
+static int mark_each(void *user, const struct skep_hash *update, const struct skep_peer_id *donor,
+                     uint64_t base_version)
+{
+    bool *found = user;
+    assert_true(update->bytes[0] < 8);
+    assert_true(skep_peer_id_equal(donor, update->bytes[0] == 4 ? &OTHER : &DONOR));
+    assert_int_equal(base_version, update->bytes[0] == 3);
+    found[update->bytes[0]] = true;
+    return SKEP_OK;
+}
+
+static void find_waiting(struct skep_keeper_db *db, bool found[8])
+{
+    memset(found, 0, 8 * sizeof *found);
+    assert_int_equal(skep_keeper_db_each_update(db, &PROJECT, &TRUNK, mark_each, found, NULL),
+                     SKEP_OK);
+}
+
+static void rivals_wait_side_by_side_until_a_version_merges_one(void **state)
 {
     struct fixture *fixture = *state;
+    bool found[8];
+    assert_int_equal(add_version(fixture->db, 0, NULL, NULL, 0), SKEP_OK);
     assert_int_equal(add_update(fixture->db, 1, &DONOR, 0), SKEP_OK);
     assert_int_equal(add_update(fixture->db, 1, &DONOR, 0), SKEP_OK); /* the same file again */
-    assert_int_equal(add_update(fixture->db, 2, &DONOR, 0), SKEP_ERR_DUPLICATE);
-    assert_int_equal(add_update(fixture->db, 2, &OTHER, 0), SKEP_OK);
-    assert_int_equal(waiting(fixture->db), 2);
+    assert_int_equal(add_update(fixture->db, 2, &DONOR, 0), SKEP_OK);
+    assert_int_equal(add_update(fixture->db, 3, &DONOR, 1), SKEP_OK); /* no rival of those */
+    assert_int_equal(add_update(fixture->db, 4, &OTHER, 0), SKEP_OK);
+    assert_int_equal(waiting(fixture->db), 4);
+    find_waiting(fixture->db, found);
+    assert_true(found[1] && found[2] && found[3] && found[4]);
+    struct skep_receipt_row receipt = {hash_of(2), DONOR, 0, 77, true, false, 250};
+    assert_int_equal(add_version(fixture->db, 1, "{seal}", &receipt, 1), SKEP_OK);
+    find_waiting(fixture->db, found);
+    assert_true(!found[1] && !found[2] && found[3] && found[4]);
 }
 
 static void a_version_takes_its_updates_and_what_is_too_old(void **state)
@@ -332,11 +359,11 @@ static void a_newer_schema_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     struct skep_error err = {0};
-    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x04", 4, &err), SKEP_ERR_FORMAT);
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x05", 4, &err), SKEP_ERR_FORMAT);
     assert_non_null(strstr(err.text, fixture->path));
+    assert_non_null(strstr(err.text, "schema 5"));
     assert_non_null(strstr(err.text, "schema 4"));
-    assert_non_null(strstr(err.text, "schema 3"));
-    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x03", 4, &err), SKEP_OK);
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x04", 4, &err), SKEP_OK);
 }
 
 static void a_database_of_another_program_is_refused_and_left_as_it_was(void **state)
@@ -481,7 +508,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_KEEPER(a_project_has_one_manifest),
-        WITH_KEEPER(one_update_per_donor_and_base_version),
+        WITH_KEEPER(rivals_wait_side_by_side_until_a_version_merges_one),
         WITH_KEEPER(a_version_takes_its_updates_and_what_is_too_old),
         WITH_KEEPER(versions_receipts_and_votes_survive_a_restart),
         WITH_KEEPER(a_donor_finds_its_seals_from_where_it_left_off),
