@@ -11,9 +11,10 @@
 #include "common/wire/task-sections.h"
 #include "common/wire/task.h"
 
+#define CHOICES_WIDTH 70u
 #define COUNT(table) (sizeof(table) / sizeof(table)[0])
 
-/* Said beside each field, as `section.key` or `key`. */
+/* Said beside each field, as `section.key` or `key`; after a newline, below that. */
 static const char *const COMMENTS[][2] = {
     {"replicas", "keepers of each shard"},
     {"chunk_bytes", "of data and shard states"},
@@ -50,18 +51,28 @@ static const char *const COMMENTS[][2] = {
     {"update.mask", "own: each donor's largest; common: the same places for all"},
     {"update.error_decay_permille", "what a donor keeps of what it did not send"},
     {"update.scale_ceiling", "larger values in an update are refused"},
-    {"merge.rule", "how updates become one step; mean trusts everybody"},
-    {"merge.liars_permille", "share of liars that the rule must withstand"},
-    {"merge.clip_permille", "updates are held to this much of their median norm; 0: not at all"},
+    {"merge.rule", "how updates become one step; mean believes everybody"},
+    {"merge.liars_permille",
+     "share of lying donors that krum, multi_krum, trimmed_mean and nnm_* are set for"},
+    {"merge.clip_permille",
+     "updates are scaled down to this much of their round's median size; 0: not at all"},
     {"merge.overlap_permille",
-     "updates that share this much of their places count once; 0: never, as mask: common needs"},
+     "of near-copies, updates that share this much of the places they send, one is merged\n"
+     "(0: all are, as mask: common needs)"},
     {"merge.step_permille", "outer step: 1000 applies the whole average"},
     {"merge.window_ms", "a round closes this long after its first update"},
     {"merge.least_updates", "and never with fewer than these"},
     {"merge.most_updates", "nor with more"},
-    {"trust.stamp_bits", "work that a new donor's key costs, doubled by each; 0 for none"},
-    {"trust.remote", "whether updates of remote calls are merged"},
-    {"trust.audits", "whether keepers repeat jobs (needs remote: false)"},
+    {"trust.stamp_bits",
+     "work that a new donor's key costs, doubled by each: 4: about a second of a core, 10: a "
+     "minute\n"
+     "(0: none)"},
+    {"trust.remote", "whether updates of remote calls are merged, which nobody can repeat"},
+    {"trust.audits",
+     "true: keepers repeat jobs, a new donor's first 42 before they are merged and earn credit;\n"
+     "then remote must be false, and all keepers must keep all shards (at most `replicas` of "
+     "them)\n"
+     "and have the time and memory to train (skep.1 has more)"},
 };
 
 /* Looked at first for a classifier. */
@@ -133,6 +144,39 @@ static char *value_text(const struct skep_field *field, const void *from)
     return text;
 }
 
+/* Each line of the comment behind `line`, or below it. */
+static void append_lines(struct skep_buffer *text, const char *line, const char *comment)
+{
+    while (*comment != '\0') {
+        int size = (int)strcspn(comment, "\n");
+        append_free(text, skep_format("%-32s # %.*s\n", line, size, comment));
+        comment += size;
+        comment += *comment == '\n';
+        line = "";
+    }
+}
+
+/* The choices, unless the comment explains each by its name. */
+static void append_choices(struct skep_buffer *text, const struct skep_field *field,
+                           const char *comment)
+{
+    bool explained = true;
+    struct skep_buffer list = {0};
+    size_t begin = 0; /* of the last line */
+    for (size_t i = 0; field->kind == SKEP_FIELD_CHOICE && field->choices[i] != NULL; i++) {
+        bool full = list.size - begin + strlen(field->choices[i]) > CHOICES_WIDTH;
+        begin = full ? list.size : begin;
+        explained = explained && strstr(comment, field->choices[i]) != NULL;
+        skep_buffer_append_text(&list, i == 0 ? "one of: " : full ? ",\n" : ", ");
+        skep_buffer_append_text(&list, field->choices[i]);
+    }
+    skep_buffer_append_u8(&list, 0);
+    if (!explained) {
+        append_lines(text, "", (const char *)list.data);
+    }
+    skep_buffer_done(&list);
+}
+
 static void append_field(struct skep_buffer *text, const struct skep_task_section *section,
                          const struct skep_field *field, const struct skep_task *task)
 {
@@ -141,8 +185,12 @@ static void append_field(struct skep_buffer *text, const struct skep_task_sectio
     char *value = value_text(field, (const uint8_t *)task + section->offset);
     char *line = skep_format("%s%s: %s", top ? "" : "  ", field->key, value);
     const char *comment = comment_of(task, path);
-    append_free(text, comment == NULL ? skep_format("%s\n", line)
-                                      : skep_format("%-32s # %s\n", line, comment));
+    if (comment != NULL) {
+        append_lines(text, line, comment);
+        append_choices(text, field, comment);
+    } else {
+        append_free(text, skep_format("%s\n", line));
+    }
     free(line);
     free(value);
     free(path);

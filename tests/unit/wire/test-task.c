@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "common/base/rng.h"
+#include "common/wire/fields.h"
 #include "tests/lib/cmocka.h"
 
 static int parse(const char *text, struct skep_task *task, struct skep_error *err)
@@ -103,6 +104,32 @@ static void the_example_explains_every_field(void **state)
         fields += strchr(line, ':') != NULL && !section && line[0] != '#';
     }
     assert_true(fields > 35);
+    free(text);
+}
+
+static void the_example_names_what_can_be_chosen_and_what_it_costs(void **state)
+{
+    (void)state;
+    size_t count = 0;
+    const struct skep_field *fields = skep_manifest_fields("merge", &count);
+    char *text = skep_task_example(SKEP_MODEL_LM, "my-project", "text.txt");
+    const char *merge = strstr(text, "\nmerge:");
+    assert_string_equal(fields[0].key, "rule");
+    assert_non_null(merge);
+    for (size_t i = 0; fields[0].choices[i] != NULL; i++) {
+        const char *at = strstr(merge, fields[0].choices[i]);
+        if (at == NULL || at > strstr(merge, "liars_permille")) {
+            fail_msg("%s is not named beside merge.rule", fields[0].choices[i]);
+        }
+    }
+    assert_non_null(strstr(text, "4: about a second of a core, 10: a minute"));
+    assert_non_null(strstr(text, "a new donor's first 42 before they are merged"));
+    assert_null(strstr(text, "one of: ffn")); /* its comment says what each is */
+    for (char *line = strtok(text, "\n"); line != NULL; line = strtok(NULL, "\n")) {
+        if (strlen(line) > 132) {
+            fail_msg("\"%s\" is too long to be read", line);
+        }
+    }
     free(text);
 }
 
@@ -398,6 +425,7 @@ int main(void)
         cmocka_unit_test(a_file_of_one_field_gets_all_defaults),
         cmocka_unit_test(the_example_parses_to_the_defaults),
         cmocka_unit_test(the_example_explains_every_field),
+        cmocka_unit_test(the_example_names_what_can_be_chosen_and_what_it_costs),
         cmocka_unit_test(every_section_is_read),
         cmocka_unit_test(a_classifier_gets_the_defaults_of_its_kind),
         cmocka_unit_test(the_example_of_a_classifier_parses_to_its_defaults),
