@@ -359,6 +359,13 @@ static void on_latest(void *user, int result, const struct skep_http_answer *ans
 
 static void begin(struct skep_catch_up *run);
 
+/* The machine may have waited for what says whom to leave out. */
+static int start_again(struct skep_kept_shard *shard, struct skep_error *err)
+{
+    return shard->has_state && skep_kept_shard_can_judge(shard) ? skep_agreement_start(shard, err)
+                                                                : SKEP_OK;
+}
+
 /* A seal that our disk has lost. */
 static int mend(struct skep_catch_up *run, const struct skep_buffer *body, struct skep_error *err)
 {
@@ -373,8 +380,13 @@ static int mend(struct skep_catch_up *run, const struct skep_buffer *body, struc
     if (result == SKEP_OK) {
         result = skep_kept_shard_mend(shard, &told.envelope, &told.seal, &told.payload, err);
     }
-    if (result == SKEP_OK && shard->has_state && skep_kept_shard_can_judge(shard)) {
-        result = skep_agreement_start(shard, err);
+    if (result == SKEP_OK && skep_kept_shard_missing_seal(shard) == told.seal.version) {
+        result = skep_error_set(
+            err, SKEP_ERR_IO, "the seal of version %llu cannot be stored",
+            (unsigned long long)told.seal.version); /* no pause but the next look's */
+    }
+    if (result == SKEP_OK) {
+        result = start_again(shard, err);
     }
     told_version_done(&told);
     return result;
@@ -396,16 +408,31 @@ static void on_missing(void *user, int result, const struct skep_http_answer *an
     }
 }
 
+/* No seal is missing and yet they do not say whom to leave out: they could not be read when they were looked for. */
+static int read_again(struct skep_kept_shard *shard, struct skep_error *err)
+{
+    skep_kept_shard_load_standings(shard);
+    return skep_kept_shard_can_judge(shard)
+               ? start_again(shard, err)
+               : skep_error_set(err, SKEP_ERR_STATE, "the seals below version %llu do not follow",
+                                (unsigned long long)skep_kept_shard_head(shard)->version);
+}
+
 static void begin(struct skep_catch_up *run)
 {
-    if (skep_kept_shard_can_judge(run->shard)) {
+    struct skep_kept_shard *shard = run->shard;
+    struct skep_error reason = {0};
+    bool judges = skep_kept_shard_can_judge(shard);
+    uint64_t missing = judges ? 0 : skep_kept_shard_missing_seal(shard);
+    if (missing > 0) {
+        char path[24];
+        snprintf(path, sizeof path, "%llu", (unsigned long long)missing);
+        ask(run, path, NULL, on_missing);
+    } else if (!judges && read_again(shard, &reason) != SKEP_OK) {
+        give_up(run, &reason);
+    } else {
         ask(run, "latest", NULL, on_latest);
-        return;
     }
-    char path[24];
-    snprintf(path, sizeof path, "%llu",
-             (unsigned long long)skep_kept_shard_missing_seal(run->shard));
-    ask(run, path, NULL, on_missing);
 }
 
 void skep_catch_up_start(struct skep_kept_shard *shard, const struct skep_record *record)

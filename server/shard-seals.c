@@ -25,6 +25,13 @@ int skep_kept_shard_seal(const struct skep_kept_shard *shard, uint64_t version,
     if (result == SKEP_OK) {
         result = skep_seal_decode(envelope.payload.data, envelope.payload.size, ret_seal, err);
     }
+    if (result == SKEP_OK &&
+        (ret_seal->version != version || !skep_shard_equal(&ret_seal->shard, &shard->shard))) {
+        result = skep_error_set(err, SKEP_ERR_FORMAT,
+                                "version %llu of %s has the seal of another version or shard here",
+                                (unsigned long long)version, shard->text);
+        skep_seal_done(ret_seal);
+    }
     skep_envelope_done(&envelope);
     free((void *)row.seal);
     return result;
@@ -34,6 +41,12 @@ int skep_kept_shard_seal(const struct skep_kept_shard *shard, uint64_t version,
 static uint64_t window_start(uint64_t version)
 {
     return version > SKEP_STANDINGS_SEALS ? version - SKEP_STANDINGS_SEALS + 1 : 1;
+}
+
+void skep_kept_shard_load_standings(struct skep_kept_shard *shard)
+{
+    skep_standings_free(shard->standings);
+    shard->standings = skep_kept_shard_standings(shard, skep_kept_shard_head(shard)->version);
 }
 
 struct skep_standings *skep_kept_shard_standings(const struct skep_kept_shard *shard,

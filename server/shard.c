@@ -140,12 +140,6 @@ static int load_recent(struct skep_kept_shard *shard, struct skep_error *err)
     return SKEP_OK;
 }
 
-static void load_standings(struct skep_kept_shard *shard)
-{
-    skep_standings_free(shard->standings);
-    shard->standings = skep_kept_shard_standings(shard, shard->versions[0].version);
-}
-
 static bool state_used(const struct skep_kept_shard *shard, const struct skep_hash *state)
 {
     for (size_t i = 0; i < shard->version_count; i++) {
@@ -324,7 +318,7 @@ static int show_version(struct skep_kept_shard *shard, const struct skep_kept_ve
         if (result != SKEP_OK) {
             return result;
         }
-        load_standings(shard);
+        skep_kept_shard_load_standings(shard);
     }
     return load_recent(shard, err);
 }
@@ -527,7 +521,7 @@ int skep_kept_shard_mend(struct skep_kept_shard *shard, const struct skep_envelo
         result = write_row(shard, envelope, seal, &version, err);
     }
     if (result == SKEP_OK) {
-        load_standings(shard);
+        skep_kept_shard_load_standings(shard);
     }
     return result;
 }
@@ -665,7 +659,7 @@ int skep_kept_shard_open(struct skep_project *project, size_t index,
         load_state(shard);
     }
     if (result == SKEP_OK) {
-        load_standings(shard);
+        skep_kept_shard_load_standings(shard);
         result = load_recent(shard, err);
     }
     if (result == SKEP_OK && shard->shard.kind == SKEP_SHARD_TRUNK) {

@@ -104,6 +104,8 @@ int skep_kept_shard_seal(const struct skep_kept_shard *shard, uint64_t version,
 /* Standings as of `version`, from the stored seals of its window; not whole if one is missing. The caller frees. */
 struct skep_standings *skep_kept_shard_standings(const struct skep_kept_shard *shard,
                                                  uint64_t version);
+/* Those of the newest version, read again. */
+void skep_kept_shard_load_standings(struct skep_kept_shard *shard);
 /* The newest version of the head's window whose seal is not here; 0 if none is missing. */
 uint64_t skep_kept_shard_missing_seal(const struct skep_kept_shard *shard);
 /* Stores a seal that was missing: the one that the seal above it names as the previous. */

@@ -16,7 +16,9 @@ static const char *const SQL[KEEPER_QUERIES] = {
     [EACH_PROJECT] = "SELECT id, manifest FROM project ORDER BY id",
     [ADD_VERSION] = "INSERT INTO version (project, shard, version, payload, root, state, seal) "
                     "VALUES (?, ?, ?, ?, ?, ?, ?) "
-                    "ON CONFLICT (project, shard, version) DO UPDATE SET state = excluded.state",
+                    "ON CONFLICT (project, shard, version) DO UPDATE SET "
+                    "seal = coalesce(excluded.seal, version.seal), state = CASE WHEN "
+                    "excluded.state = zeroblob(32) THEN version.state ELSE excluded.state END",
     [GET_VERSION] = "SELECT version, payload, root, state, seal FROM version "
                     "WHERE project = ? AND shard = ? AND version = ?",
     [GET_LATEST_VERSION] = "SELECT version, payload, root, state, seal FROM version "

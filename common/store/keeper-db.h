@@ -62,7 +62,8 @@ struct skep_receipt_row {
 
 /* Stores the version and its receipts, deletes the waiting updates that its list names, their rivals (of the same donor and base
  * version), those with base_version + 2 < version, and promise and vote, all in one transaction. Seals are kept for ever, older states are
- * the caller's to remove. Storing the same version again is fine and replaces the name of its state file only (a seal may come before its state). */
+ * the caller's to remove. Storing the same version again is fine and replaces its seal unless that is NULL, and the name of its
+ * state file unless that is all zeros (a seal may come before its state, and either again if the disk has lost it). */
 int skep_keeper_db_add_version(struct skep_keeper_db *db, const struct skep_project_id *project,
                                const struct skep_shard *shard, const struct skep_version_row *row,
                                const struct skep_receipt_row *receipts, size_t receipt_count,

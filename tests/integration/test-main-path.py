@@ -132,15 +132,37 @@ def text_is_generated_from_the_newest_versions():
     assert len(text) >= 40 and text == again, (text, again)
 
 
+SPOILED = '{"payload": "'
+
+
 def keeper_rows(i, query, *values):
     with contextlib.closing(sqlite3.connect(swarm.path(f"keeper-{i}", "keeper.db"))) as rows, rows:
         return rows.execute(query, values).fetchall()
 
 
 def trunk_seals(i, versions):
-    """The seals of these versions that keeper i has on its disk."""
+    """The seals of these versions that keeper i has on its disk and can read."""
     found = keeper_rows(i, "SELECT version, seal FROM version WHERE shard = 'trunk' AND seal IS NOT NULL")
-    return {version: json.loads(seal)["payload"] for version, seal in found if version in versions}
+    return {version: json.loads(seal)["payload"] for version, seal in found if version in versions and seal != SPOILED}
+
+
+def trunk_states(i, versions):
+    found = keeper_rows(i, "SELECT version, state FROM version WHERE shard = 'trunk'")
+    return {version: state for version, state in found if version in versions}
+
+
+def set_seal(i, version, seal):
+    keeper_rows(i, "UPDATE version SET seal = ? WHERE shard = 'trunk' AND version = ?", seal, version)
+
+
+def spoil_seals(i, newest):
+    """Four rows that hold no seal, no envelope, and the seal of another version; what they held."""
+    held = trunk_seals(i, range(newest - 3, newest + 1))
+    assert len(held) == 4, held
+    [(other,)] = keeper_rows(i, "SELECT seal FROM version WHERE shard = 'trunk' AND version = 1")
+    for version, seal in zip(range(newest - 3, newest + 1), [None, SPOILED, other, None]):
+        set_seal(i, version, seal)
+    return held
 
 
 def lose_seals(i, versions):
@@ -160,6 +182,8 @@ def a_swarm_that_was_stopped_goes_on_where_it_was():
         status = swarm.processes[f"keeper-{i}"].stop()
         assert status == 0, f"keeper-{i} ended with {status} on SIGTERM"
     lost = lose_seals(3, [before - 4, before - 2, before - 1])
+    spoiled = spoil_seals(2, before)
+    states = trunk_states(2, spoiled)
     for i in range(4):
         swarm.start_keeper(i)
     skep.wait("the keepers know what they knew", lambda: min(swarm.versions(i) for i in range(4)) >= before)
@@ -167,7 +191,9 @@ def a_swarm_that_was_stopped_goes_on_where_it_was():
     swarm.start_donor(1)
     skep.wait("a newer version", lambda: swarm.versions(0) > before)
     skep.wait("seals that a disk has lost are fetched back", lambda: trunk_seals(3, lost) == lost)
-    skep.wait("and that keeper goes on, too", lambda: swarm.versions(3) > before)
+    skep.wait("and those that it has spoiled", lambda: trunk_seals(2, spoiled) == spoiled)
+    assert trunk_states(2, spoiled) == states
+    skep.wait("and these keepers go on, too", lambda: min(swarm.versions(2), swarm.versions(3)) > before)
     swarm.stop_donors()
     skep.wait("all four keepers in one state", swarm.agreed)
 

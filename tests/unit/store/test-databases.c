@@ -169,6 +169,38 @@ static void a_version_takes_its_updates_and_what_is_too_old(void **state)
     assert_int_equal(waiting(fixture->db), 0); /* base 0 cannot be merged into 4 */
 }
 
+static void check_version(struct skep_keeper_db *db, const char *seal, uint8_t state)
+{
+    struct skep_version_row row = {0};
+    assert_int_equal(skep_keeper_db_get_version(db, &PROJECT, &TRUNK, 1, &row, NULL), SKEP_OK);
+    if (seal == NULL) {
+        assert_null(row.seal);
+    } else {
+        assert_string_equal(row.seal, seal);
+    }
+    assert_int_equal(row.state.bytes[0], state);
+    free((char *)row.seal);
+}
+
+static void a_version_stored_again_gets_what_its_row_lacks_and_loses_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_version_row only_seal = {.version = 1, .seal = "{seal}"};
+    struct skep_version_row only_state = {.version = 1, .state = hash_of(9)};
+    assert_int_equal(add_version(fixture->db, 1, NULL, NULL, 0), SKEP_OK);
+    check_version(fixture->db, NULL, 201);
+    assert_int_equal(
+        skep_keeper_db_add_version(fixture->db, &PROJECT, &TRUNK, &only_seal, NULL, 0, NULL),
+        SKEP_OK);
+    check_version(fixture->db, "{seal}", 201);
+    assert_int_equal(
+        skep_keeper_db_add_version(fixture->db, &PROJECT, &TRUNK, &only_state, NULL, 0, NULL),
+        SKEP_OK);
+    check_version(fixture->db, "{seal}", 9);
+    assert_int_equal(add_version(fixture->db, 1, "{other}", NULL, 0), SKEP_OK);
+    check_version(fixture->db, "{other}", 201);
+}
+
 static void versions_receipts_and_votes_survive_a_restart(void **state)
 {
     struct fixture *fixture = *state;
@@ -510,6 +542,7 @@ int main(void)
         WITH_KEEPER(a_project_has_one_manifest),
         WITH_KEEPER(rivals_wait_side_by_side_until_a_version_merges_one),
         WITH_KEEPER(a_version_takes_its_updates_and_what_is_too_old),
+        WITH_KEEPER(a_version_stored_again_gets_what_its_row_lacks_and_loses_nothing),
         WITH_KEEPER(versions_receipts_and_votes_survive_a_restart),
         WITH_KEEPER(a_donor_finds_its_seals_from_where_it_left_off),
         WITH_KEEPER(kill_9_loses_nothing_that_was_acknowledged),
