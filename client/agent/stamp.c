@@ -11,6 +11,7 @@
 #include "common/sys/file.h"
 
 #define TEXT_MOST 32u
+#define RETRY_MS 60000u
 #define TRIES_SAID 200u /* between two lines of the log: some ten seconds */
 
 void skep_stamp_load(const char *folder, struct skep_stamp_search *search)
@@ -55,9 +56,11 @@ struct skep_stamper {
     char *folder;
     struct skep_stamp_search search; /* the helper's while one is under way */
     struct skep_error err;
+    struct skep_timer *timer; /* once memory was wanting */
     uint64_t started_ms;
     bool ready; /* what the search found may be read */
     bool busy;
+    bool said; /* that memory is wanting */
     bool closed;
     skep_loop_callback found;
     void *user;
@@ -72,11 +75,34 @@ static void stamper_free(struct skep_stamper *stamper)
 static void try_once(void *user)
 {
     struct skep_stamper *stamper = user;
+    stamper->err = (struct skep_error){0};
     (void)skep_stamp_try(&stamper->search, &stamper->err);
     skep_scrypt_leave();
 }
 
 static void go_on(struct skep_stamper *stamper);
+
+void skep_stamper_retry(void *user)
+{
+    struct skep_stamper *stamper = user;
+    if (!stamper->busy && !stamper->ready) {
+        go_on(stamper);
+    }
+}
+
+/* Others may need the memory only for a while. */
+static void wait_for_memory(struct skep_stamper *stamper)
+{
+    if (!stamper->said) {
+        skep_log(SKEP_LOG_WARNING, "no stamp can be searched for: %s; it is tried again every %u s",
+                 stamper->err.text, RETRY_MS / 1000);
+        stamper->said = true;
+    }
+    if (stamper->timer == NULL) {
+        stamper->timer = skep_timer_new(stamper->loop, skep_stamper_retry, stamper);
+    }
+    skep_timer_start(stamper->timer, RETRY_MS, 0);
+}
 
 static void on_tried(void *user)
 {
@@ -88,9 +114,10 @@ static void on_tried(void *user)
         return;
     }
     if (stamper->err.code != SKEP_OK) {
-        skep_log(SKEP_LOG_WARNING, "no stamp can be searched for: %s", stamper->err.text);
-        return; /* without memory for 16 MiB there is none to train either */
+        wait_for_memory(stamper);
+        return;
     }
+    stamper->said = false;
     if (!search->found) {
         if (search->tries % TRIES_SAID == 0) {
             skep_log(SKEP_LOG_INFO, "still searching for a stamp after %llu tries",
@@ -141,6 +168,7 @@ void skep_stamper_close(struct skep_stamper *stamper)
         return;
     }
     stamper->closed = true;
+    skep_timer_free(stamper->timer);
     if (!stamper->busy) {
         stamper_free(stamper);
     }

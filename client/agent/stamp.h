@@ -4,6 +4,8 @@
  *
  *   open -> [kept and good] -> found
  *        -> searching: a try at a time on a helper thread of the loop (sys/loop.h), so that the loop goes on -> found, kept
+ *             ^  v memory is wanting (a try takes 16 MiB): said once
+ *             a minute
  */
 #ifndef SKEP_CLIENT_AGENT_STAMP_H
 #define SKEP_CLIENT_AGENT_STAMP_H
@@ -25,6 +27,8 @@ struct skep_stamper;
 struct skep_stamper *skep_stamper_open(struct skep_loop *loop, const char *folder,
                                        const struct skep_stamp_search *begun,
                                        skep_loop_callback found, void *user);
+/* Goes on with a search that waits for memory; a timer does this (`user` is the stamper), and tests that have no minute. */
+void skep_stamper_retry(void *user);
 /* The search ends after the try under way. */
 void skep_stamper_close(struct skep_stamper *stamper);
 /* False while it is searched for. */

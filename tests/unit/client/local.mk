@@ -46,6 +46,7 @@ tests_unit_client_test_gathering_SOURCES = tests/unit/client/test-gathering.c
 tests_unit_client_test_gathering_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 UNIT_TESTS += tests/unit/client/test-stamp
 tests_unit_client_test_stamp_SOURCES = tests/unit/client/test-stamp.c
+tests_unit_client_test_stamp_LDFLAGS = $(AM_LDFLAGS) -Wl,--wrap=skep_stamp_try
 tests_unit_client_test_stamp_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/client/test-showing

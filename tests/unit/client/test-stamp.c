@@ -1,4 +1,5 @@
 /* The donor's stamp in its folder: searched for without stopping the loop, kept, and checked when it is read back. */
+#include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -7,6 +8,21 @@
 #include "common/base/alloc.h"
 #include "common/sys/file.h"
 #include "tests/lib/cmocka.h"
+
+/* The linker puts this in place of skep_stamp_try(). */
+int __real_skep_stamp_try(struct skep_stamp_search *search, struct skep_error *err);
+int __wrap_skep_stamp_try(struct skep_stamp_search *search, struct skep_error *err);
+
+static atomic_uint wanting; /* tries that find no memory */
+
+int __wrap_skep_stamp_try(struct skep_stamp_search *search, struct skep_error *err)
+{
+    if (wanting > 0) {
+        wanting--;
+        return skep_error_set(err, SKEP_ERR_MEMORY, "no 16 MiB can be had");
+    }
+    return __real_skep_stamp_try(search, err);
+}
 
 struct scene {
     char folder[64];
@@ -115,12 +131,48 @@ static void a_search_can_be_given_up_in_the_middle(void **state)
     skep_stamper_close(NULL);
 }
 
+static void a_search_without_memory_goes_on_later(void **state)
+{
+    struct scene *scene = *state;
+    uint64_t nonce = 0;
+    wanting = 3;
+    struct skep_stamper *stamper =
+        skep_stamper_open(scene->loop, scene->folder, &scene->begun, on_found, scene);
+    struct skep_timer *timer = skep_timer_new(scene->loop, skep_stamper_retry, stamper);
+    skep_timer_start(timer, 1, 1); /* in place of the minute's */
+    skep_loop_run(scene->loop);
+    assert_int_equal(wanting, 0);
+    assert_true(skep_stamper_found(stamper, &nonce));
+    assert_int_equal(skep_stamp_check(&scene->begun.project, &scene->begun.donor, 2, nonce, NULL),
+                     SKEP_OK);
+    skep_timer_free(timer);
+    skep_stamper_close(stamper);
+}
+
+static void a_search_that_waits_for_memory_can_be_given_up(void **state)
+{
+    struct scene *scene = *state;
+    uint64_t nonce = 0;
+    bool never = false;
+    wanting = 1;
+    struct skep_stamper *stamper =
+        skep_stamper_open(scene->loop, scene->folder, &scene->begun, on_found, scene);
+    while (wanting > 0) {
+        (void)skep_loop_run_until(scene->loop, &never, 1);
+    }
+    assert_false(skep_stamper_found(stamper, &nonce));
+    skep_stamper_close(stamper);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_stamp_is_found_on_the_loop_and_kept, set_up, tear_down),
         cmocka_unit_test_setup_teardown(what_is_no_stamp_is_not_believed, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_search_can_be_given_up_in_the_middle, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_search_without_memory_goes_on_later, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_search_that_waits_for_memory_can_be_given_up, set_up,
+                                        tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
