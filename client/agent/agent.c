@@ -12,6 +12,7 @@
 #include "client/agent/attachment.h"
 #include "client/agent/identity.h"
 #include "client/agent/receipts.h"
+#include "client/agent/showing.h"
 #include "client/agent/stamp.h"
 #include "client/plan/plan.h"
 #include "common/base/alloc.h"
@@ -137,6 +138,7 @@ static int open_outbox(struct skep_agent *agent, struct skep_error *err)
         struct skep_stamp_search search;
         skep_stamp_begin(&search, &session->project, &agent->id,
                          session->manifest.trust.stamp_bits);
+        skep_showing_introduce(skep_outbox_showing(agent->outbox), &agent->id);
         agent->stamper = skep_stamper_open(agent->loop, session->folder, &search, on_stamp, agent);
         (void)skep_job_load(&agent->job, agent->session);
     }

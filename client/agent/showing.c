@@ -11,10 +11,11 @@
 #include "common/sys/clock.h"
 #include "common/sys/file.h"
 
-#define TICK_MS 250u
+#define SOON_MS 250u
 #define ASK_TIMEOUT_MS 10000u
 #define SEND_TIMEOUT_MS 120000u
 #define WANTED 512u /* in one answer */
+#define ROUNDS 4u   /* in which an update is merged, and one to spare */
 
 struct skep_showing {
     struct skep_session *session;
@@ -22,15 +23,51 @@ struct skep_showing {
     struct skep_timer *timer;
     struct skep_peer_id donor;
     bool has_donor;
+    bool has_jobs; /* in the folder */
     bool busy;
-    size_t keeper; /* that is asked */
-    uint64_t now_ms;
-    uint64_t next_ms;
+    size_t keeper;         /* that is asked */
+    uint64_t now_ms;       /* of the last step */
+    uint64_t next_ms;      /* when keepers are asked */
+    uint64_t until_ms;     /* and not later than this */
     struct skep_hash sent; /* last: a keeper that still wants it did not take it */
     size_t sends;          /* to this keeper in this pass */
 };
 
 static void ask(struct skep_showing *showing);
+
+/* ---- the time ---- */
+
+/* Steps may be far apart; those of tests may be ahead of the clock. */
+static uint64_t now_of(const struct skep_showing *showing)
+{
+    uint64_t now_ms = skep_clock_monotonic_ms();
+    return now_ms > showing->now_ms ? now_ms : showing->now_ms;
+}
+
+uint64_t skep_showing_due(const struct skep_showing *showing)
+{
+    bool idle = !showing->session->manifest.trust.audits || !showing->has_donor ||
+                !showing->has_jobs || showing->busy;
+    return idle || showing->next_ms > showing->until_ms ? UINT64_MAX : showing->next_ms;
+}
+
+static void set_timer(struct skep_showing *showing)
+{
+    uint64_t now_ms = now_of(showing);
+    uint64_t due_ms = skep_showing_due(showing);
+    if (due_ms == UINT64_MAX) {
+        skep_timer_stop(showing->timer);
+    } else {
+        skep_timer_start(showing->timer, due_ms > now_ms ? due_ms - now_ms : 0, 0);
+    }
+}
+
+/* There is something that keepers may want from now on. */
+static void prolong(struct skep_showing *showing)
+{
+    showing->until_ms = now_of(showing) + SKEP_SHOWING_FOR_MS +
+                        (uint64_t)ROUNDS * showing->session->manifest.merge.window_ms;
+}
 
 /* ---- the files ---- */
 
@@ -61,6 +98,9 @@ void skep_showing_keep(struct skep_showing *showing, uint64_t trunk_version,
         char *residual = path_of(folder, history, "residual");
         hold(moments_path, moments);
         hold(residual_path, residual);
+        showing->has_jobs = true;
+        prolong(showing);
+        set_timer(showing);
         free(moments);
         free(residual);
     } else {
@@ -208,7 +248,7 @@ static int send_history(struct skep_showing *showing, const struct skep_hash *hi
 /* Sends the first of the list that is here; false if there is none. */
 static bool send_one(struct skep_showing *showing, const struct skep_json *list)
 {
-    for (size_t i = 0; i < skep_json_array_size(list) && showing->sends < WANTED; i++) {
+    for (size_t i = 0; i < skep_json_array_size(list) && showing->sends < SKEP_SHOWING_SENDS; i++) {
         struct skep_hash history;
         struct skep_error err = {0};
         if (skep_json_get_hex(skep_json_array_at(list, i), "evidence", "history", history.bytes,
@@ -218,6 +258,7 @@ static bool send_one(struct skep_showing *showing, const struct skep_json *list)
         }
         showing->sends++;
         if (send_history(showing, &history, &err) == 0) {
+            prolong(showing);
             return true;
         }
         skep_log(SKEP_LOG_INFO, "a keeper asks in vain: %s", err.text);
@@ -257,6 +298,7 @@ static void ask(struct skep_showing *showing)
     }
     if (record == NULL) {
         showing->busy = false;
+        set_timer(showing);
         return;
     }
     char *path =
@@ -276,19 +318,22 @@ void skep_showing_introduce(struct skep_showing *showing, const struct skep_peer
 {
     showing->donor = *donor;
     showing->has_donor = true;
+    set_timer(showing);
 }
 
 void skep_showing_hurry(struct skep_showing *showing)
 {
-    uint64_t soon = showing->now_ms + TICK_MS;
+    uint64_t soon = now_of(showing) + SOON_MS;
     showing->next_ms = showing->next_ms < soon ? showing->next_ms : soon;
+    prolong(showing);
+    set_timer(showing);
 }
 
 void skep_showing_step(struct skep_showing *showing, uint64_t now_ms)
 {
     showing->now_ms = now_ms;
-    if (showing->busy || !showing->has_donor || now_ms < showing->next_ms ||
-        !showing->session->manifest.trust.audits) {
+    if (now_ms < skep_showing_due(showing)) {
+        set_timer(showing);
         return;
     }
     showing->busy = true;
@@ -317,7 +362,10 @@ int skep_showing_new(struct skep_session *session, struct skep_showing **ret_sho
         skep_showing_free(showing);
         return rc;
     }
-    skep_timer_start(showing->timer, TICK_MS, TICK_MS);
+    struct jobs jobs = list_jobs(showing); /* of the last run */
+    showing->has_jobs = jobs.count > 0;
+    jobs_done(&jobs);
+    prolong(showing);
     *ret_showing = showing;
     return 0;
 }

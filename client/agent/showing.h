@@ -4,7 +4,9 @@
  * room only once the donor has gone on), and keepers that ask for them get them.
  *
  * Keepers are asked what they want when one has said that it wants something, and every SKEP_SHOWING_MS while there are jobs to show: lots
- * fall after the merge. One request at a time; a keeper that does not answer is asked the next time.
+ * fall after the merge. An update is merged within three rounds or not at all, so a job is to be shown for four of the project's longest
+ * rounds and SKEP_SHOWING_FOR_MS (the keepers' patience and more) after it was published or last wanted; later there is nothing to wake up
+ * for, nor ever in projects without audits. One request at a time; a keeper that does not answer is asked the next time.
  */
 #ifndef SKEP_CLIENT_AGENT_SHOWING_H
 #define SKEP_CLIENT_AGENT_SHOWING_H
@@ -17,6 +19,8 @@
 
 #define SKEP_SHOWING_JOBS 4u
 #define SKEP_SHOWING_MS 10000u
+#define SKEP_SHOWING_FOR_MS 600000u
+#define SKEP_SHOWING_SENDS 512u /* most histories that one keeper gets before the next is asked */
 
 struct skep_showing;
 
@@ -35,7 +39,9 @@ void skep_showing_prune(struct skep_showing *showing);
 void skep_showing_introduce(struct skep_showing *showing, const struct skep_peer_id *donor);
 /* Asks soon: a keeper wants something. */
 void skep_showing_hurry(struct skep_showing *showing);
-/* What is due at `now_ms`; a timer does this while the loop runs, tests bring their own time. */
+/* When there is something to do: keepers are asked. UINT64_MAX: never, unless something happens first. */
+uint64_t skep_showing_due(const struct skep_showing *showing);
+/* What is due at `now_ms`; a timer that is set to that moment does this while the loop runs, tests bring their own time. */
 void skep_showing_step(struct skep_showing *showing, uint64_t now_ms);
 
 #endif

@@ -118,6 +118,7 @@ static void every_keeper_gets_what_it_asks_for_and_what_is_not_here_is_passed_ov
 static void keepers_are_asked_now_and_then_and_soon_when_one_wants_something(void **state)
 {
     struct world *world = *state;
+    keep(world, 3, 7);
     introduce(world);
     step(world, 0);
     assert_int_equal(world->asked[1], 1);
@@ -143,7 +144,7 @@ static void a_keeper_that_does_not_take_it_or_is_never_content_is_left_alone(voi
     world->refuses = false;
     world->never_content = true;
     step(world, SKEP_SHOWING_MS);
-    assert_in_range(world->sent[3], 2, 1000);
+    assert_int_equal(world->sent[3], 1 + SKEP_SHOWING_SENDS);
 }
 
 static void only_the_last_jobs_are_kept(void **state)
@@ -168,10 +169,52 @@ static void a_project_without_audits_keeps_and_asks_nothing(void **state)
     introduce(world);
     step(world, 0);
     assert_int_equal(world->asked[0], 0);
+    assert_true(skep_showing_due(world->showing) == UINT64_MAX);
     world->fakes.session.manifest.trust.audits = true;
     step(world, 0);
-    assert_int_equal(world->asked[0], 1);
-    assert_int_equal(world->sent[0], 0);
+    assert_int_equal(world->asked[0], 0); /* nothing was kept */
+    assert_true(skep_showing_due(world->showing) == UINT64_MAX);
+}
+
+static void there_is_nothing_to_wake_up_for_long_after_the_last_job(void **state)
+{
+    struct world *world = *state;
+    const uint64_t rounds_ms = (uint64_t)4 * world->fakes.session.manifest.merge.window_ms;
+    introduce(world);
+    assert_true(skep_showing_due(world->showing) == UINT64_MAX);
+    step(world, 0);
+    keep(world, 3, 7);
+    assert_in_range(skep_showing_due(world->showing), 0, world->now_ms);
+    step(world, 0);
+    assert_int_equal(skep_showing_due(world->showing), world->now_ms + SKEP_SHOWING_MS);
+    skep_showing_hurry(world->showing);
+    assert_in_range(skep_showing_due(world->showing), world->now_ms + 1, world->now_ms + 999);
+    uint64_t end_ms = world->now_ms + SKEP_SHOWING_FOR_MS + rounds_ms;
+    size_t asked = 0;
+    while (skep_showing_due(world->showing) != UINT64_MAX) {
+        assert_true(skep_showing_due(world->showing) <= end_ms);
+        step(world, skep_showing_due(world->showing) - world->now_ms);
+        asked++;
+    }
+    /* at once, and then every SKEP_SHOWING_MS to the end */
+    assert_int_equal(asked, 1 + (SKEP_SHOWING_FOR_MS + rounds_ms - 250) / SKEP_SHOWING_MS);
+    step(world, SKEP_SHOWING_FOR_MS);
+    assert_int_equal(world->asked[0], 1 + asked);
+    keep(world, 4, 8);
+    step(world, 0);
+    assert_int_equal(world->asked[0], 2 + asked);
+}
+
+static void a_wish_keeps_the_donor_awake_and_jobs_of_the_last_run_are_shown(void **state)
+{
+    struct world *world = *state;
+    world->wanted[0] = keep(world, 3, 7);
+    skep_showing_free(world->showing);
+    assert_int_equal(skep_showing_new(&world->fakes.session, &world->showing, NULL), 0);
+    introduce(world);
+    step(world, SKEP_SHOWING_FOR_MS - 2000); /* 1 s before the end */
+    assert_int_equal(world->sent[0], 1);
+    assert_int_equal(skep_showing_due(world->showing), world->now_ms + SKEP_SHOWING_MS);
 }
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
@@ -184,6 +227,8 @@ int main(void)
         IN_WORLD(a_keeper_that_does_not_take_it_or_is_never_content_is_left_alone),
         IN_WORLD(only_the_last_jobs_are_kept),
         IN_WORLD(a_project_without_audits_keeps_and_asks_nothing),
+        IN_WORLD(there_is_nothing_to_wake_up_for_long_after_the_last_job),
+        IN_WORLD(a_wish_keeps_the_donor_awake_and_jobs_of_the_last_run_are_shown),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
