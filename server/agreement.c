@@ -365,6 +365,10 @@ int skep_agreement_start(struct skep_kept_shard *shard, struct skep_error *err)
     shard->round = skep_round_new(&shard->project->manifest, &shard->shard, host->key, &memory,
                                   shard->recent, shard->recent_count);
     skep_buffer_done(&memory.vote_payload);
+    if (shard->shard.kind == SKEP_SHARD_TRUNK) {
+        skep_trust_sealed(shard->project);
+        skep_trust_tell(shard);
+    }
     result = skep_keeper_db_each_update(host->db, project, &shard->shard, add_waiting, shard, err);
     drain_and_arm(shard);
     return result;
@@ -374,6 +378,15 @@ void skep_agreement_update(struct skep_kept_shard *shard, const struct skep_roun
 {
     if (shard->round != NULL) {
         skep_round_add(shard->round, update, now_of(shard));
+        drain_and_arm(shard);
+    }
+}
+
+void skep_agreement_verdict(struct skep_kept_shard *shard, const struct skep_round_update *update,
+                            bool valid)
+{
+    if (shard->round != NULL) {
+        skep_round_verdict(shard->round, update, valid, now_of(shard));
         drain_and_arm(shard);
     }
 }

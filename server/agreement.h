@@ -30,6 +30,9 @@ void skep_agreement_free(struct skep_agreement *agreement);
 int skep_agreement_start(struct skep_kept_shard *shard, struct skep_error *err);
 /* An update was stored and admitted. */
 void skep_agreement_update(struct skep_kept_shard *shard, const struct skep_round_update *update);
+/* What came of repeating the job of an update of the trunk. */
+void skep_agreement_verdict(struct skep_kept_shard *shard, const struct skep_round_update *update,
+                            bool valid);
 /* A message whose signature was checked. */
 void skep_agreement_receive(struct skep_kept_shard *shard, const struct skep_message *message);
 /* A newer version has been adopted from a peer (sync.h). */

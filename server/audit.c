@@ -137,7 +137,20 @@ static void end_all(struct skep_audit *audit, struct skep_audit_job *job,
     skep_audit_load_remove(load);
 }
 
-/* What was held back goes to the agreement; an audit after the merge counts for the donor all the same. */
+/* The trunk's seals say what was found. */
+static void tell(const struct skep_audit_load *load, bool valid)
+{
+    for (size_t i = 0; i < load->update_count; i++) {
+        const struct skep_audit_update *update = &load->updates[i];
+        struct skep_round_update found = {
+            .hash = update->hash, .donor = load->donor, .base_version = update->base_version};
+        if (update->shard->shard.kind == SKEP_SHARD_TRUNK) {
+            skep_agreement_verdict(update->shard, &found, valid);
+        }
+    }
+}
+
+/* What was held back goes to the agreement. */
 static void let_in(const struct skep_audit_load *load)
 {
     for (size_t i = 0; i < load->update_count; i++) {
@@ -152,8 +165,6 @@ static void let_in(const struct skep_audit_load *load)
             update->base_version + SKEP_LIMIT_STALENESS < skep_kept_shard_head(shard)->version;
         if (admitted && !late) {
             skep_agreement_update(shard, &waiting);
-        } else if (admitted && shard->shard.kind == SKEP_SHARD_TRUNK) {
-            skep_trust_found(load->project, &update->hash, &load->donor, update->base_version);
         }
     }
 }
@@ -172,7 +183,7 @@ static void log_look(const struct skep_audit_load *load, size_t i,
 
 /* Whoever lies about one shard has lied about the job: its updates have one verdict. */
 static int judge(struct skep_audit *audit, struct skep_audit_job *job, double seconds,
-                 struct skep_error *err)
+                 bool *ret_valid, struct skep_error *err)
 {
     struct skep_audit_load *load = job->load;
     struct skep_audit_look *looks = skep_alloc(load->update_count + 1, sizeof *looks);
@@ -191,6 +202,7 @@ static int judge(struct skep_audit *audit, struct skep_audit_job *job, double se
         write_verdict(load, i, valid ? SKEP_AUDIT_VALID : SKEP_AUDIT_INVALID, &looks[i], seconds);
     }
     free(looks);
+    *ret_valid = valid;
     return result;
 }
 
@@ -215,8 +227,9 @@ static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool we
 {
     struct skep_audit_load *load = job->load;
     struct skep_error reason = {0};
+    bool valid = false;
     if (well) {
-        well = judge(audit, job, seconds, &reason) == SKEP_OK;
+        well = judge(audit, job, seconds, &valid, &reason) == SKEP_OK;
     }
     if (!well && reason.text[0] != '\0') {
         skep_log(SKEP_LOG_WARNING, "an audit failed: %s", reason.text);
@@ -228,6 +241,7 @@ static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool we
         end_all(audit, job, SKEP_AUDIT_UNANSWERED);
         return;
     }
+    tell(load, valid);
     let_in(load);
     skep_audit_queue_remove(&audit->queue, job);
     skep_audit_load_remove(load);
@@ -561,7 +575,7 @@ void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *se
     if (shard->shard.kind != SKEP_SHARD_TRUNK || !project->manifest.trust.audits) {
         return;
     }
-    skep_trust_follow(project);
+    skep_trust_sealed(project);
     if (!skep_trust_audits(project) || audit == NULL || project->reputations == NULL) {
         return;
     }

@@ -360,6 +360,5 @@ void skep_project_free(struct skep_project *project)
     free(project->envelope);
     skep_manifest_done(&project->manifest);
     skep_reputations_free(project->reputations);
-    free(project->late);
     free(project);
 }

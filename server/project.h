@@ -19,7 +19,6 @@
 #include "common/wire/manifest.h"
 
 struct skep_beacons;
-struct skep_finding;
 struct skep_host;
 struct skep_kept_shard;
 struct skep_pace;
@@ -71,9 +70,8 @@ struct skep_project {
     struct skep_pace *pace;
     uint64_t accepted;                    /* updates since the start, */
     uint64_t refused[SKEP_REFUSALS];      /* and those that were not, by reason */
-    struct skep_reputations *reputations; /* with audits: of the donors (trust.h), */
-    size_t late_count;                    /* and verdicts that came after the merge */
-    struct skep_finding *late;
+    struct skep_reputations *reputations; /* with audits: of the donors (trust.h) */
+    bool reputations_stored;              /* the database has the same rows */
 };
 
 /* Takes a project that came as a manifest envelope: checks, stores and loads it. *ret_new is false if it is here already.

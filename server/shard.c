@@ -10,6 +10,7 @@
 #include "common/swarm/chunk-hash.h"
 #include "server/host.h"
 #include "server/project.h"
+#include "server/trust.h"
 
 static struct skep_keeper_db *db_of(const struct skep_kept_shard *shard)
 {
@@ -249,8 +250,13 @@ static int write_row(struct skep_kept_shard *shard, const struct skep_envelope *
                                    .root = version->root,
                                    .state = version->state,
                                    .seal = text};
+    skep_trust_apply(shard->project, seal, &row);
     int result = skep_keeper_db_add_version(db_of(shard), project_of(shard), &shard->shard, &row,
                                             rows, seal->receipt_count, err);
+    if (result != SKEP_OK && row.reputation != NULL) {
+        skep_trust_forget(shard->project);
+    }
+    free((void *)row.reputation);
     free(rows);
     free(text);
     return result;

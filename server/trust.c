@@ -13,75 +13,92 @@
 #include "server/project.h"
 #include "server/shard.h"
 
-#define CHAIN 16u     /* earlier updates of a donor that are looked at, */
-#define ANSWERS 1024u /* and here */
+#define CHAIN 16u       /* earlier updates of a donor that are looked at, */
+#define ANSWERS 1024u   /* and here */
+#define VERDICTS 65536u /* the newest, looked at for such as no seal holds */
 
 bool skep_trust_audits(const struct skep_project *project)
 {
     return project->manifest.trust.audits && project->kept_count == project->shard_count;
 }
 
-/* Keepers do not agree on verdicts in their seals yet, so each counts those that it found itself: a view of its own, and nobody else has to
- * be believed. */
-static void mark_audited(struct skep_project *project, struct skep_seal *seal)
+/* ---- reputations: from the seals and nothing else ---- */
+
+/* The newest version, of the seals up to `head`, that must have left something in the table; 0 if none has. */
+static uint64_t last_trace(const struct skep_kept_shard *trunk, uint64_t head)
 {
-    for (size_t i = 0; i < seal->receipt_count; i++) {
-        struct skep_audit_row row;
-        if (skep_keeper_db_get_audit(project->host->db, &project->manifest.project,
-                                     &seal->receipts[i].update, &row, NULL) == SKEP_OK &&
-            row.verdict == SKEP_AUDIT_VALID) {
-            seal->receipts[i].audited = true;
+    for (uint64_t version = head; version > 0; version--) {
+        struct skep_seal seal = {0};
+        bool traced = skep_kept_shard_seal(trunk, version, &seal, NULL) != SKEP_OK;
+        for (size_t i = 0; i < seal.receipt_count; i++) {
+            traced = traced || seal.receipts[i].merged || seal.receipts[i].audited;
+        }
+        skep_seal_done(&seal);
+        if (traced) {
+            return version;
         }
     }
-    while (project->late_count > 0 && seal->finding_count < SKEP_LIMIT_FINDINGS) {
-        seal->findings =
-            skep_realloc(seal->findings, seal->finding_count + 1, sizeof *seal->findings);
-        seal->findings[seal->finding_count++] = project->late[--project->late_count];
-    }
+    return 0;
 }
 
-void skep_trust_found(struct skep_project *project, const struct skep_hash *update,
-                      const struct skep_peer_id *donor, uint64_t base_version)
+/* Fills an empty table from the stored rows; false if these are behind the seals. */
+static bool restore(struct skep_project *project, struct skep_reputations *table)
 {
-    if (project->late_count == SKEP_LIMIT_FINDINGS) {
-        return; /* they count at the next start */
-    }
-    project->late = skep_realloc(project->late, project->late_count + 1, sizeof *project->late);
-    project->late[project->late_count++] = (struct skep_finding){.update = *update,
-                                                                 .donor = *donor,
-                                                                 .base_version = base_version,
-                                                                 .verdict = SKEP_VERDICT_VALID};
-}
-
-/* The trunk's seal of this version; false if it is not here. */
-static bool apply_version(struct skep_project *project, uint64_t version)
-{
-    struct skep_version_row row = {0};
-    struct skep_envelope envelope = {0};
-    struct skep_seal seal = {0};
     struct skep_error reason = {0};
-    const struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
-    int result = skep_keeper_db_get_version(project->host->db, &project->manifest.project, &trunk,
-                                            version, &row, &reason);
-    if (result != SKEP_OK || row.seal == NULL) {
-        return false;
+    struct skep_reputation *rows = NULL;
+    size_t count = 0;
+    uint64_t newest = 0;
+    uint64_t head = skep_kept_shard_head(project->shards[0])->version;
+    int result = skep_keeper_db_get_reputation(project->host->db, &project->manifest.project, &rows,
+                                               &count, &reason);
+    for (size_t i = 0; i < count; i++) {
+        newest = rows[i].seen > newest ? rows[i].seen : newest;
+        newest = rows[i].banned_at > newest ? rows[i].banned_at : newest;
     }
-    result = skep_envelope_parse(row.seal, strlen(row.seal), &envelope, &reason);
+    if (result == SKEP_OK && newest < last_trace(project->shards[0], head)) {
+        result = skep_error_set(&reason, SKEP_ERR_STATE, "they end at version %llu",
+                                (unsigned long long)newest);
+    }
     if (result == SKEP_OK) {
-        result = skep_seal_decode(envelope.payload.data, envelope.payload.size, &seal, &reason);
+        result = skep_reputation_restore(table, head, rows, count, &reason);
     }
-    if (result == SKEP_OK) {
-        mark_audited(project, &seal);
-        result = skep_reputation_apply(project->reputations, &seal, &reason);
-    }
+    free(rows);
     if (result != SKEP_OK) {
-        skep_log(SKEP_LOG_DEBUG, "reputations stay at the trunk's version %llu: %s",
-                 (unsigned long long)version - 1, reason.text);
+        skep_log(SKEP_LOG_INFO, "reputations of project %.12s are made anew from its seals: %s",
+                 skep_id_text(project->manifest.project.bytes), reason.text);
     }
-    skep_seal_done(&seal);
-    skep_envelope_done(&envelope);
-    free((void *)row.seal);
     return result == SKEP_OK;
+}
+
+void skep_trust_forget(struct skep_project *project)
+{
+    skep_reputations_free(project->reputations);
+    project->reputations = NULL;
+    project->reputations_stored = false;
+}
+
+static void rebuild(struct skep_project *project)
+{
+    struct skep_error reason = {0};
+    skep_trust_forget(project);
+    project->reputations = skep_reputations_new(SKEP_REPUTATION_LIMIT);
+    int result = skep_keeper_db_rebuild_reputation(project->host->db, &project->manifest.project,
+                                                   project->reputations, &reason);
+    project->reputations_stored = result == SKEP_OK;
+    if (result != SKEP_OK) {
+        skep_log(SKEP_LOG_WARNING, "reputations stay at the trunk's version %llu: %s",
+                 (unsigned long long)skep_reputation_version(project->reputations), reason.text);
+    }
+}
+
+/* Is the seal here that the table waits for? */
+static bool has_next(const struct skep_project *project)
+{
+    struct skep_seal seal = {0};
+    uint64_t next = skep_reputation_version(project->reputations) + 1;
+    bool has = skep_kept_shard_seal(project->shards[0], next, &seal, NULL) == SKEP_OK;
+    skep_seal_done(&seal);
+    return has;
 }
 
 void skep_trust_follow(struct skep_project *project)
@@ -91,13 +108,130 @@ void skep_trust_follow(struct skep_project *project)
     }
     if (project->reputations == NULL) {
         project->reputations = skep_reputations_new(SKEP_REPUTATION_LIMIT);
+        project->reputations_stored = restore(project, project->reputations);
+        if (!project->reputations_stored) {
+            rebuild(project);
+        }
     }
     uint64_t head = skep_kept_shard_head(project->shards[0])->version;
-    uint64_t version = skep_reputation_version(project->reputations);
-    while (version < head && apply_version(project, version + 1)) {
-        version++;
+    if (skep_reputation_version(project->reputations) < head && has_next(project)) {
+        rebuild(project);
     }
 }
+
+void skep_trust_apply(struct skep_project *project, const struct skep_seal *seal,
+                      struct skep_version_row *row)
+{
+    struct skep_reputations *table = project->reputations;
+    if (table == NULL || !project->reputations_stored || seal->shard.kind != SKEP_SHARD_TRUNK ||
+        seal->version != skep_reputation_version(table) + 1 ||
+        skep_reputation_apply(table, seal, NULL) != SKEP_OK) {
+        return;
+    }
+    const struct skep_peer_id *written = skep_reputation_written(table, &row->reputation_count);
+    struct skep_reputation *rows = skep_alloc(row->reputation_count + 1, sizeof *rows);
+    for (size_t i = 0; i < row->reputation_count; i++) {
+        rows[i] = skep_reputation_find(table, &written[i]);
+    }
+    row->reputation = rows;
+    row->forgotten = skep_reputation_forgotten(table, &row->forgotten_count);
+}
+
+void skep_trust_sealed(struct skep_project *project)
+{
+    skep_trust_follow(project);
+    const struct skep_reputations *table = project->reputations;
+    size_t count = table != NULL ? skep_reputation_count(table) : 0;
+    for (size_t i = 0; i < count; i++) {
+        struct skep_reputation row = skep_reputation_at(table, i);
+        for (size_t j = 0; row.banned && j < project->shard_count; j++) {
+            if (project->shards[j] != NULL && project->shards[j]->round != NULL) {
+                skep_round_ban(project->shards[j]->round, &row.donor);
+            }
+        }
+    }
+}
+
+/* ---- this keeper's verdicts that no seal holds ---- */
+
+struct untold {
+    struct skep_kept_shard *trunk;
+    uint64_t now_ms;
+    bool whole; /* all seals that could hold one are here */
+    size_t stated_count;
+    struct skep_hash *stated; /* updates whose verdict is sealed, rising */
+};
+
+static int by_hash(const void *a, const void *b)
+{
+    return skep_hash_compare(a, b);
+}
+
+static void push_stated(struct untold *untold, const struct skep_hash *update)
+{
+    untold->stated =
+        skep_realloc(untold->stated, untold->stated_count + 1, sizeof untold->stated[0]);
+    untold->stated[untold->stated_count++] = *update;
+}
+
+static void read_stated(struct untold *untold)
+{
+    uint64_t head = skep_kept_shard_head(untold->trunk)->version;
+    untold->whole = true;
+    for (uint64_t version = head;
+         version > 0 && version + SKEP_ROUND_VERDICT_VERSIONS > head && untold->whole; version--) {
+        struct skep_seal seal = {0};
+        untold->whole = skep_kept_shard_seal(untold->trunk, version, &seal, NULL) == SKEP_OK;
+        for (size_t i = 0; i < seal.receipt_count; i++) {
+            if (seal.receipts[i].audited) {
+                push_stated(untold, &seal.receipts[i].update);
+            }
+        }
+        for (size_t i = 0; i < seal.finding_count; i++) {
+            push_stated(untold, &seal.findings[i].update);
+        }
+        skep_seal_done(&seal);
+    }
+    if (untold->stated_count > 0) {
+        qsort(untold->stated, untold->stated_count, sizeof untold->stated[0], by_hash);
+    }
+}
+
+static int tell(void *user, const struct skep_audit_row *row)
+{
+    struct untold *untold = user;
+    const struct skep_reputations *table = untold->trunk->project->reputations;
+    bool valid = row->verdict == SKEP_AUDIT_VALID;
+    bool banned = table != NULL && skep_reputation_find(table, &row->donor).banned;
+    if (row->shard.kind != SKEP_SHARD_TRUNK || (!valid && row->verdict != SKEP_AUDIT_INVALID) ||
+        (valid ? !untold->whole : banned) ||
+        (untold->stated_count > 0 && bsearch(&row->update, untold->stated, untold->stated_count,
+                                             sizeof untold->stated[0], by_hash) != NULL)) {
+        return SKEP_OK;
+    }
+    struct skep_round_update update = {
+        .hash = row->update, .donor = row->donor, .base_version = row->base_version};
+    skep_round_verdict(untold->trunk->round, &update, valid, untold->now_ms);
+    return SKEP_OK;
+}
+
+void skep_trust_tell(struct skep_kept_shard *trunk)
+{
+    struct skep_project *project = trunk->project;
+    struct skep_error reason = {0};
+    struct untold untold = {.trunk = trunk, .now_ms = skep_loop_now_ms(project->host->loop)};
+    if (!skep_trust_audits(project)) {
+        return;
+    }
+    read_stated(&untold);
+    if (skep_keeper_db_list_audits(project->host->db, &project->manifest.project, VERDICTS, tell,
+                                   &untold, &reason) != SKEP_OK) {
+        skep_log(SKEP_LOG_WARNING, "verdicts are kept to ourselves: %s", reason.text);
+    }
+    free(untold.stated);
+}
+
+/* ---- donors ---- */
 
 /* The newest verdict that says something of the donor. */
 static int look_at_verdict(void *user, const struct skep_audit_row *row)
@@ -131,13 +265,11 @@ bool skep_trust_is_trusted(const struct skep_project *project, const struct skep
 
 bool skep_trust_is_banned(const struct skep_project *project, const struct skep_peer_id *donor)
 {
-    if (!skep_trust_audits(project)) {
-        return false;
-    }
     if (project->reputations != NULL && skep_reputation_find(project->reputations, donor).banned) {
         return true;
     }
-    return skep_keeper_db_caught(project->host->db, &project->manifest.project, donor);
+    return skep_trust_audits(project) &&
+           skep_keeper_db_caught(project->host->db, &project->manifest.project, donor);
 }
 
 bool skep_trust_admits(const struct skep_kept_shard *shard, const struct skep_hash *update,
@@ -146,7 +278,7 @@ bool skep_trust_admits(const struct skep_kept_shard *shard, const struct skep_ha
     const struct skep_project *project = shard->project;
     struct skep_audit_row row;
     if (!skep_trust_audits(project)) {
-        return true;
+        return !skep_trust_is_banned(project, donor);
     }
     int result =
         skep_keeper_db_get_audit(project->host->db, &project->manifest.project, update, &row, NULL);
@@ -202,13 +334,13 @@ int skep_trust_check(const struct skep_project *project,
                      const struct skep_update_statement *statement,
                      const struct skep_update_part *parts, struct skep_error *err)
 {
-    if (!skep_trust_audits(project)) {
-        return SKEP_OK;
-    }
     if (skep_trust_is_banned(project, &statement->donor)) {
         return skep_refuse(err, SKEP_REFUSAL_BANNED,
                            "donor %.12s was found to have published what no job gives",
                            skep_id_text(statement->donor.bytes));
+    }
+    if (!skep_trust_audits(project)) {
+        return SKEP_OK;
     }
     struct skep_update_part own = {.shard = statement->shard,
                                    .base_version = statement->base_version,

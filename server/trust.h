@@ -1,6 +1,8 @@
 /*
- * What this keeper thinks of a project's donors: the reputations that follow from the trunk's seals (swarm/reputation.h) and from its own
- * verdicts on the updates in them, made anew at each start. Only where the manifest asks for audits.
+ * What this keeper thinks of a project's donors: the reputations that follow from the trunk's seals and from nothing else
+ * (swarm/reputation.h), so that all keepers of the trunk think the same, whether they audit or not; they are written with each version, and
+ * made anew from the seals where that was missed. What the keeper found itself comes into the seals by agreement (swarm/round.h); before
+ * that it decides what this keeper lets into the agreement. Only where the manifest asks for audits.
  *
  * A keeper audits where it keeps all shards of a project: then it has what every job begins with. Others hold back nothing and rely on those
  * of the replica set that do.
@@ -13,6 +15,7 @@
 
 #include "common/base/error.h"
 #include "common/base/id.h"
+#include "common/store/keeper-db.h"
 #include "common/wire/statements.h"
 
 struct skep_kept_shard;
@@ -22,12 +25,19 @@ struct skep_project;
 bool skep_trust_audits(const struct skep_project *project);
 /* Brings the reputations up to the trunk's newest version here. */
 void skep_trust_follow(struct skep_project *project);
-/* An update of the trunk that was merged before it was found valid: counts from the next version on. */
-void skep_trust_found(struct skep_project *project, const struct skep_hash *update,
-                      const struct skep_peer_id *donor, uint64_t base_version);
+/* A seal is about to be stored: if it is the trunk's next one, what it changes in the reputations goes into `row`, for the same transaction.
+ * The caller frees row->reputation (cast). If the row cannot be stored, skep_trust_forget(). */
+void skep_trust_apply(struct skep_project *project, const struct skep_seal *seal,
+                      struct skep_version_row *row);
+/* The table in memory; the next skep_trust_follow() reads it again. */
+void skep_trust_forget(struct skep_project *project);
+/* The trunk has a newer version: whoever is banned leaves the waiting lists of all shards. */
+void skep_trust_sealed(struct skep_project *project);
+/* Tells a new machine of the trunk what this keeper found and no seal says. */
+void skep_trust_tell(struct skep_kept_shard *trunk);
 /* May its updates be merged before anybody has repeated the job? */
 bool skep_trust_is_trusted(const struct skep_project *project, const struct skep_peer_id *donor);
-/* By a seal, or caught by this keeper. */
+/* By a seal of the trunk, if it is kept here, or caught by this keeper. */
 bool skep_trust_is_banned(const struct skep_project *project, const struct skep_peer_id *donor);
 /* May the agreement have this update, which is stored here? */
 bool skep_trust_admits(const struct skep_kept_shard *shard, const struct skep_hash *update,

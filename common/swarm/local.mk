@@ -8,7 +8,7 @@ common_swarm_libskep_swarm_a_SOURCES = \
     common/swarm/replicas.c common/swarm/replicas.h \
     common/swarm/round.c common/swarm/round.h common/swarm/round-internal.h \
     common/swarm/round-actions.c common/swarm/round-agree.c common/swarm/round-hear.c \
-    common/swarm/round-lists.c common/swarm/round-proposal.c \
+    common/swarm/round-lists.c common/swarm/round-proposal.c common/swarm/round-verdicts.c \
     common/swarm/statement.c common/swarm/statement.h \
     common/swarm/donors.c common/swarm/donors.h \
     common/swarm/pace.c common/swarm/pace.h \

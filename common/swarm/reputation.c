@@ -288,8 +288,9 @@ static int check_row(const struct skep_reputation *row, const struct skep_reputa
         what = "has earned more than anyone can";
     } else if (row->seen > version || (row->banned && row->banned_at > version)) {
         what = "knows a later version";
-    } else if ((row->merged == 0 && (row->seen != 0 || row->earned != 0)) ||
-               (row->merged != 0 && row->seen == 0) || (!row->banned && row->banned_at != 0)) {
+    } else if ((row->seen == 0 && (row->merged != 0 || row->earned != 0)) ||
+               (row->seen != 0 && row->merged == 0 && row->earned == 0) ||
+               (!row->banned && row->banned_at != 0)) {
         what = "contradicts itself";
     }
     return what == NULL

@@ -16,7 +16,7 @@ static bool has_matter(const struct skep_round *round)
     return list.count >= skep_round_least(round);
 }
 
-/* True once a majority, we among them, has promised to vote in no attempt below ours. */
+/* True once so many, we among them, have promised to vote in no attempt below ours. */
 static bool has_majority(struct skep_round *round)
 {
     struct skep_round_lead *lead = &round->lead;
@@ -31,6 +31,8 @@ static bool has_majority(struct skep_round *round)
         }
         lead->prepared = true;
         lead->promised[round->me] = true;
+        lead->has_own = lead->best.known;
+        lead->own = lead->best.link;
         lead->promise_count = 1;
         if (round->memory.promised < round->attempt) {
             round->memory.promised = round->attempt;
@@ -38,7 +40,28 @@ static bool has_majority(struct skep_round *round)
         }
         skep_round_push_send(round, SKEP_MESSAGE_PREPARE, round->attempt, SIZE_MAX);
     }
-    return lead->promise_count >= skep_replicas_quorum(&round->replicas);
+    return lead->promise_count >=
+           round->replicas.count - skep_replicas_quorum(&round->replicas) + 1;
+}
+
+/* We could not vote for what we would have to propose again, so promises that tell of that vote are set aside, and all are asked for anew. */
+static void refuse_best(struct skep_round *round)
+{
+    struct skep_round_lead *lead = &round->lead;
+    struct skep_hash refused = lead->best.link;
+    skep_round_proposal_done(&lead->best);
+    memset(lead, 0, sizeof(*lead));
+    lead->has_refused = true;
+    lead->refused = refused;
+    round->due = true;
+}
+
+/* Could we vote for the best of the promises? Our own vote stays what it is: we knew its claims when we gave it. */
+static bool knows_best(const struct skep_round *round)
+{
+    const struct skep_round_lead *lead = &round->lead;
+    return (lead->has_own && skep_hash_equal(&lead->own, &lead->best.link)) ||
+           skep_round_claims_known(round, &lead->best);
 }
 
 /* Fixes the list of our attempt: what may already have been voted for, else what we hold. */
@@ -56,9 +79,15 @@ static bool has_list(struct skep_round *round)
     return lead->has_list;
 }
 
-static void propose(struct skep_round *round, const struct skep_round_outcome *outcome)
+static void propose(struct skep_round *round, const struct skep_round_outcome *outcome,
+                    uint64_t now_ms)
 {
-    char *payload = skep_round_payload(round, round->attempt, &round->lead.list, outcome);
+    const struct skep_round_lead *lead = &round->lead;
+    struct skep_round_claims claims = lead->best.claims;
+    if (!lead->best.known) {
+        skep_round_claims_choose(round, &lead->list, now_ms, &claims);
+    }
+    char *payload = skep_round_payload(round, round->attempt, &lead->list, outcome, &claims);
     int code =
         skep_round_read_proposal(round, payload, strlen(payload), round->attempt, &round->proposal);
     assert(code == 0);
@@ -80,6 +109,10 @@ void skep_round_lead(struct skep_round *round, uint64_t now_ms)
         return;
     }
     struct skep_round_lead *lead = &round->lead;
+    if (lead->best.known && !knows_best(round)) {
+        refuse_best(round);
+        return;
+    }
     const struct skep_round_outcome *outcome = NULL;
     size_t from = lead->best.known ? lead->best_from : round->me;
     enum skep_round_merge_state state =
@@ -88,9 +121,13 @@ void skep_round_lead(struct skep_round *round, uint64_t now_ms)
         skep_round_shrink(round, &lead->list);
         lead->has_list = false;
         round->due = true;
-    } else if (state == SKEP_ROUND_MERGED &&
-               (!lead->best.known || skep_round_is_ours(round, &lead->best, outcome))) {
-        propose(round, outcome);
+    } else if (state == SKEP_ROUND_MERGED && lead->best.known &&
+               !skep_round_is_ours(round, &lead->best, outcome)) {
+        if (!lead->has_own || !skep_hash_equal(&lead->own, &lead->best.link)) {
+            refuse_best(round);
+        }
+    } else if (state == SKEP_ROUND_MERGED) {
+        propose(round, outcome, now_ms);
     }
 }
 
@@ -105,7 +142,8 @@ void skep_round_vote(struct skep_round *round, uint64_t now_ms)
     const struct skep_round_outcome *outcome = NULL;
     size_t leader = skep_round_leader(round, proposal->attempt);
     if (skep_round_ensure(round, &proposal->list, leader, now_ms, &outcome) != SKEP_ROUND_MERGED ||
-        !skep_round_is_ours(round, proposal, outcome)) {
+        !skep_round_is_ours(round, proposal, outcome) ||
+        !skep_round_claims_known(round, proposal)) {
         return;
     }
     if (proposal->attempt < memory->promised ||

@@ -42,6 +42,10 @@ void skep_round_on_promise(struct skep_round *round, const struct skep_message *
                                      message->vote_attempt, &vote) != 0) {
             return;
         }
+        if (lead->has_refused && skep_hash_equal(&vote.link, &lead->refused)) {
+            skep_round_proposal_done(&vote);
+            return;
+        }
         if (!lead->best.known || vote.attempt > lead->best.attempt) {
             skep_round_proposal_done(&lead->best);
             lead->best = vote;

@@ -5,6 +5,7 @@
  *   round-hear.c     what other keepers say
  *   round-agree.c    the steps: leading, voting, committing, saying again
  *   round-proposal.c what may be voted for, and what is remembered of it
+ *   round-verdicts.c what audits found, and what seals may say of it
  *   round-lists.c    updates held, lists chosen, merges and fetches asked for
  *   round-actions.c  the queue of actions and the messages in them
  *
@@ -25,10 +26,29 @@
 #define SKEP_ROUND_AHEAD_TRIES 20
 #define SKEP_ROUND_FETCHES (2ul * SKEP_LIMIT_UPDATES_PER_ROUND)
 
-/* An update in hand. `bad`: its merge failed here; it is not proposed again. */
+#define SKEP_ROUND_CLAIMS ((size_t)SKEP_LIMIT_FINDINGS + SKEP_LIMIT_UPDATES_PER_ROUND)
+#define SKEP_ROUND_LONGEST_PAUSE 63u /* versions without claims of a leader that failed with them */
+
+/* An update in hand. `bad`: its merge failed here, or its donor is banned; it is not proposed again. */
 struct skep_round_held {
     struct skep_round_update update;
     bool bad;
+    bool banned;
+};
+
+/* A verdict of ours that no seal holds yet. */
+struct skep_round_found {
+    struct skep_round_update update;
+    bool valid;
+    uint64_t since_ms;
+    uint32_t failures; /* of our proposals with it */
+};
+
+/* The verdicts in a seal. */
+struct skep_round_claims {
+    bool audited[SKEP_LIMIT_UPDATES_PER_ROUND]; /* in the list's order */
+    size_t finding_count;
+    struct skep_finding findings[SKEP_LIMIT_FINDINGS];
 };
 
 struct skep_round_list {
@@ -56,7 +76,8 @@ struct skep_round_fetch {
     uint32_t tries;
 };
 
-/* A seal payload that was proposed or voted for in an attempt, checked against everything but the merge (skep_round_is_ours()). */
+/* A seal payload that was proposed or voted for in an attempt, checked against everything but the merge (skep_round_is_ours()) and our
+ * verdicts (skep_round_claims_known()). */
 struct skep_round_proposal {
     bool known;
     bool judged; /* compared with what the merge gave here: `ours` if it says the same */
@@ -67,6 +88,7 @@ struct skep_round_proposal {
     struct skep_hash link; /* skep_seal_hash() */
     struct skep_hash state;
     struct skep_round_list list;
+    struct skep_round_claims claims;
 };
 
 /* The newest vote of one keeper. Its signature can be checked once the payload is known. */
@@ -81,7 +103,11 @@ struct skep_round_ballot {
 struct skep_round_lead {
     bool prepared;
     bool promised[SKEP_LIMIT_KEEPERS];
+    bool has_own;         /* our own vote, */
+    struct skep_hash own; /* for this seal */
     size_t promise_count;
+    bool has_refused; /* promises that tell of this vote are set aside */
+    struct skep_hash refused;
     struct skep_round_proposal best; /* vote of the highest attempt among the promises, if any */
     size_t best_from;
     bool has_list;
@@ -114,6 +140,11 @@ struct skep_round {
     size_t held_count;
     struct skep_round_update *recent; /* in the last versions' lists */
     size_t recent_count;
+    struct skep_round_found *found; /* what audits found here */
+    size_t found_count;
+    size_t claims_most;    /* in our next proposal; 0: as many as there is room for */
+    uint64_t claims_pause; /* versions without any after our last failure */
+    uint64_t claims_after; /* none before this version is the head */
     struct skep_round_merge merges[SKEP_ROUND_MERGES]; /* onto memory.version */
     size_t merge_count;
     struct skep_round_fetch fetches[SKEP_ROUND_FETCHES];
@@ -196,11 +227,12 @@ size_t skep_round_leader(struct skep_round *round, uint32_t attempt);
 int skep_round_read_proposal(const struct skep_round *round, const void *payload, size_t size,
                              uint32_t attempt, struct skep_round_proposal *proposal);
 void skep_round_proposal_done(struct skep_round_proposal *proposal);
-/* The payload that proposes this list with what its merge gave; the caller frees. */
+/* The payload that proposes this list with what its merge gave and these claims; the caller frees. */
 char *skep_round_payload(const struct skep_round *round, uint32_t attempt,
                          const struct skep_round_list *list,
-                         const struct skep_round_outcome *outcome);
-/* Whether a proposal says exactly what the merge of its list gave here. If not, that is counted, once. */
+                         const struct skep_round_outcome *outcome,
+                         const struct skep_round_claims *claims);
+/* Whether a proposal says, besides its claims, exactly what the merge of its list gave here. If not, that is counted, once. */
 bool skep_round_is_ours(struct skep_round *round, struct skep_round_proposal *proposal,
                         const struct skep_round_outcome *outcome);
 /* The receipts as a list; there are at most SKEP_LIMIT_UPDATES_PER_ROUND. */
@@ -212,6 +244,21 @@ void skep_round_enter(struct skep_round *round, uint32_t attempt, uint64_t now_m
 void skep_round_forget(struct skep_round *round);
 /* Takes up our last vote after a restart; one for a version that is sealed by now is dropped. */
 void skep_round_restore(struct skep_round *round);
+
+/* round-verdicts.c */
+bool skep_round_claims_any(const struct skep_round_claims *claims);
+void skep_round_claims_of(const struct skep_seal *seal, struct skep_round_claims *ret_claims);
+/* Whether a seal of this shard may say such things at all. */
+bool skep_round_claims_allowed(const struct skep_round *round, const struct skep_seal *seal);
+/* Whether each claim is what we found, too. */
+bool skep_round_claims_known(const struct skep_round *round,
+                             const struct skep_round_proposal *proposal);
+/* What we would claim now beside this list. */
+void skep_round_claims_choose(const struct skep_round *round, const struct skep_round_list *list,
+                              uint64_t now_ms, struct skep_round_claims *ret_claims);
+/* The attempt ends. If its proposal was ours and claimed something, that is noted. */
+void skep_round_claims_failed(struct skep_round *round);
+void skep_round_claims_sealed(struct skep_round *round, const struct skep_seal *seal);
 
 /* round-agree.c */
 void skep_round_lead(struct skep_round *round, uint64_t now_ms);

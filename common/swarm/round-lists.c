@@ -141,7 +141,7 @@ void skep_round_prune(struct skep_round *round)
     size_t kept = 0;
     for (size_t i = 0; i < round->held_count; i++) {
         const struct skep_round_update *update = &round->held[i].update;
-        if (!is_stale(round, update->base_version) &&
+        if (!round->held[i].banned && !is_stale(round, update->base_version) &&
             !skep_round_is_recent(round, &update->donor, update->base_version)) {
             round->held[kept++] = round->held[i];
         }

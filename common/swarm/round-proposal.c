@@ -37,10 +37,11 @@ void skep_round_list_of(const struct skep_seal *seal, struct skep_round_list *re
     }
 }
 
-/* The next version's seal; it borrows `receipts`, which has room for the list. */
+/* The next version's seal; it borrows `receipts`, which has room for the list, and the claims. */
 static struct skep_seal seal_of(const struct skep_round *round, uint32_t attempt,
                                 const struct skep_round_list *list,
                                 const struct skep_round_outcome *outcome,
+                                const struct skep_round_claims *claims,
                                 struct skep_receipt *receipts)
 {
     uint64_t credit = skep_credit_micro(round->manifest, &round->shard);
@@ -51,6 +52,7 @@ static struct skep_seal seal_of(const struct skep_round *round, uint32_t attempt
             .donor = list->items[i].donor,
             .base_version = list->items[i].base_version,
             .credit_micro = fate->merged ? credit : 0,
+            .audited = claims->audited[i],
             .merged = fate->merged,
             .copy = fate->copy,
             .agreement_permille = fate->agreement_permille,
@@ -66,15 +68,18 @@ static struct skep_seal seal_of(const struct skep_round *round, uint32_t attempt
         .norm = outcome->norm < SKEP_NORM_MOST ? outcome->norm : SKEP_NORM_MOST,
         .receipt_count = list->count,
         .receipts = receipts,
+        .finding_count = claims->finding_count,
+        .findings = (struct skep_finding *)claims->findings,
     };
 }
 
 char *skep_round_payload(const struct skep_round *round, uint32_t attempt,
                          const struct skep_round_list *list,
-                         const struct skep_round_outcome *outcome)
+                         const struct skep_round_outcome *outcome,
+                         const struct skep_round_claims *claims)
 {
     struct skep_receipt receipts[SKEP_LIMIT_UPDATES_PER_ROUND];
-    struct skep_seal seal = seal_of(round, attempt, list, outcome, receipts);
+    struct skep_seal seal = seal_of(round, attempt, list, outcome, claims, receipts);
     return skep_seal_encode(&seal);
 }
 
@@ -83,7 +88,8 @@ bool skep_round_is_ours(struct skep_round *round, struct skep_round_proposal *pr
 {
     if (!proposal->judged) {
         struct skep_receipt receipts[SKEP_LIMIT_UPDATES_PER_ROUND];
-        struct skep_seal seal = seal_of(round, 0, &proposal->list, outcome, receipts);
+        struct skep_seal seal =
+            seal_of(round, 0, &proposal->list, outcome, &proposal->claims, receipts);
         struct skep_hash link = skep_seal_hash(&seal); /* all that it says but the attempt */
         proposal->judged = true;
         proposal->ours = skep_hash_equal(&link, &proposal->link);
@@ -97,7 +103,7 @@ static bool receipts_are_right(const struct skep_round *round, const struct skep
     uint64_t credit = skep_credit_micro(round->manifest, &round->shard);
     for (size_t i = 0; i < seal->receipt_count; i++) {
         const struct skep_receipt *one = &seal->receipts[i];
-        if (one->audited || one->credit_micro != (one->merged ? credit : 0) ||
+        if (one->credit_micro != (one->merged ? credit : 0) ||
             one->base_version > round->memory.version ||
             round->memory.version - one->base_version > SKEP_LIMIT_STALENESS ||
             skep_round_is_recent(round, &one->donor, one->base_version) ||
@@ -125,13 +131,10 @@ static int check_seal(const struct skep_round *round, const struct skep_seal *se
     if (!skep_hash_equal(&seal->previous, &round->memory.head)) {
         return SKEP_ERR_STATE;
     }
-    /* We have audited nothing, so we sign for no such thing: a finding bans a donor. */
-    if (seal->finding_count != 0) {
-        return SKEP_ERR_REFUSED;
-    }
     uint32_t most = round->manifest->merge.most_updates;
     if (seal->receipt_count < skep_round_least(round) || seal->receipt_count > most ||
-        seal->receipt_count > SKEP_LIMIT_UPDATES_PER_ROUND || !receipts_are_right(round, seal)) {
+        seal->receipt_count > SKEP_LIMIT_UPDATES_PER_ROUND || !receipts_are_right(round, seal) ||
+        !skep_round_claims_allowed(round, seal)) {
         return SKEP_ERR_REFUSED;
     }
     return 0;
@@ -163,6 +166,7 @@ int skep_round_read_proposal(const struct skep_round *round, const void *payload
         proposal->state = seal.state;
         proposal->link = skep_seal_hash(&seal);
         skep_round_list_of(&seal, &proposal->list);
+        skep_round_claims_of(&seal, &proposal->claims);
     }
     skep_seal_done(&seal);
     return code;
@@ -176,6 +180,7 @@ static void lead_done(struct skep_round_lead *lead)
 
 void skep_round_enter(struct skep_round *round, uint32_t attempt, uint64_t now_ms)
 {
+    skep_round_claims_failed(round);
     lead_done(&round->lead);
     round->attempt = attempt;
     round->attempt_ms = now_ms;

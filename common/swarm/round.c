@@ -56,6 +56,7 @@ void skep_round_free(struct skep_round *round)
     skep_buffer_done(&round->memory.vote_payload);
     free(round->actions);
     free(round->held);
+    free(round->found);
     free(round->recent);
     free(round);
 }
@@ -316,6 +317,7 @@ void skep_round_sealed(struct skep_round *round, const struct skep_seal *seal,
     skep_buffer_done(&round->memory.vote_payload);
     skep_round_push_persist(round);
     skep_round_remember(round, seal);
+    skep_round_claims_sealed(round, seal);
     skep_round_prune(round);
     round->hurried = false;
     round->sealed_ms = now_ms;

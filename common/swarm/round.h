@@ -9,8 +9,9 @@
  * It is single-decree Paxos (Lamport, The Part-Time Parliament, 1998) per version: attempt numbers are ballots, each owned by one
  * keeper (replicas.h). Attempt 0 needs no prepare. Any keeper votes at most once per attempt, only in attempts it has promised
  * nothing above, only for a seal that says of its list exactly what its own merge found (struct skep_round_outcome), and writes promise
- * or vote to disk before it is sent. A leader of attempt > 0 collects promises of a majority and must propose again the list voted for in the highest
- * attempt among them. So two different versions v+1 cannot both be sealed while keepers crash, restart, and lose or delay
+ * or vote to disk before it is sent. A leader of attempt > 0 collects promises of so many that no majority is without one of them (count -
+ * quorum + 1: Howard et al., Flexible Paxos, 2016) and must propose again the list voted for in the highest attempt among them. A promise that tells
+ * of a vote that we could not give is set aside, as if it were lost: one keeper's bad vote does not bind the others. So two different versions v+1 cannot both be sealed while keepers crash, restart, and lose or delay
  * messages. One list may be sealed in two attempts, which is why the hash chain leaves the attempt out (skep_seal_hash()). Keepers
  * that lie are for the Byzantine agreement that will replace this machine. Statements and the hash chain stay.
  *
@@ -27,6 +28,20 @@
  * A list holds at most one update per donor (the newest base version, then the smallest hash), none that one of the last versions'
  * lists held already, at most most_updates (smallest staleness, then smallest hash), sorted by hash. Not all of a list need be merged: the
  * seal names them all and says of each what became of it.
+ *
+ * Verdicts. The trunk's seals also say what was found when jobs were repeated (swarm/reputation.h reads it there and nowhere else): `audited`
+ * of a list's update, and findings on other updates. A verdict is no consequence of head and list: each keeper audits for itself, and
+ * some later than others. So
+ *   - a leader claims only what it found itself, SKEP_ROUND_VERDICT_MS ago or longer (at once where it is alone), and only in attempt 0;
+ *   - a keeper votes only for claims that all equal its own verdicts. One that it lacks makes it wait until it has it, or for the next attempt, which
+ *     claims nothing: verdicts cost a version at most the time of one attempt, and a single liar's claims are never sealed;
+ *   - a leader whose claims were not sealed makes a pause of 1, 3, 7, ... up to 63 versions, and then claims fewer of them, those first
+ *     that failed less often, so that one that nobody shares does not keep the others out;
+ *   - what is sealed is forgotten, so nobody votes for it again: a verdict is in one seal only. (After a restart the host tells those that
+ *     no seal holds.) Valid ones are given up SKEP_ROUND_VERDICT_VERSIONS after their base; invalid ones wait for as long as it takes;
+ *   - a sealed INVALID ends its donor's waiting updates at every keeper, whatever it found itself.
+ * Where fewer than a majority of the set audit (they lack shards, manifest.trust.audits is off), no verdict is ever sealed. Where a bare majority
+ * does and one of it is lost for good between its vote for a claim and the seal, the version waits for its return, or for the verdicts of the rest.
  */
 #ifndef SKEP_SWARM_ROUND_H
 #define SKEP_SWARM_ROUND_H
@@ -45,6 +60,11 @@
 
 #define SKEP_ROUND_ATTEMPT_MS 1500
 #define SKEP_ROUND_RESEND_MS 700ul
+/* A verdict is proposed once we have had it for so long: the others audit the same, and need not be done in the same moment. */
+#define SKEP_ROUND_VERDICT_MS 10000ul
+/* A valid finding stands in a version at most so far above the update's base. */
+#define SKEP_ROUND_VERDICT_VERSIONS 64u
+#define SKEP_ROUND_VERDICTS 4096u /* remembered until they are sealed */
 
 struct skep_round;
 
@@ -65,8 +85,7 @@ struct skep_round_fate {
 
 /*
  * What merging a list onto the head gave: all that the seal says besides the list. It must follow from head, list and manifest alone, for
- * a keeper votes only for a seal that says exactly this. (What keepers know from elsewhere and not all at once, as verdicts of audits, joins
- * it here too, per update in the fate; skep_round_is_ours() is where a vote then has to look at it apart.)
+ * a keeper votes only for a seal that says exactly this, and besides it only verdicts that it knows (above).
  */
 struct skep_round_outcome {
     struct skep_hash root;
@@ -134,6 +153,11 @@ void skep_round_receive(struct skep_round *round, const struct skep_message *mes
 void skep_round_sealed(struct skep_round *round, const struct skep_seal *seal,
                        const struct skep_hash *payload_hash, uint64_t now_ms);
 void skep_round_tick(struct skep_round *round, uint64_t now_ms);
+/* What came of repeating the job of this update of the trunk, if no seal of ours says it yet. */
+void skep_round_verdict(struct skep_round *round, const struct skep_round_update *update,
+                        bool valid, uint64_t now_ms);
+/* The donor was banned by a seal (of the trunk, if this is another shard): what waits of it is not proposed any more. */
+void skep_round_ban(struct skep_round *round, const struct skep_peer_id *donor);
 /* Nothing more is worth waiting for: if updates wait, the window ends now. */
 void skep_round_hurry(struct skep_round *round, uint64_t now_ms);
 /* The window is over and the next version is being agreed on or stored. */

@@ -2,6 +2,7 @@
 #include <string.h>
 
 #include "common/store/keeper-audits.h"
+#include "common/swarm/reputation.h"
 #include "server/api/api.h"
 #include "server/api/reply.h"
 #include "server/audit.h"
@@ -82,6 +83,26 @@ static int add_audit(void *user, const struct skep_audit_row *row)
     return SKEP_OK;
 }
 
+/* Donors that the trunk's seals ban, in order of donor. */
+static struct skep_json *list_banned(const struct skep_project *project)
+{
+    struct skep_json *list = skep_json_array_new();
+    const struct skep_reputations *table = project->reputations;
+    size_t count = table != NULL ? skep_reputation_count(table) : 0;
+    size_t listed = 0;
+    for (size_t i = 0; i < count && listed < MOST_AUDITS; i++) {
+        struct skep_reputation row = skep_reputation_at(table, i);
+        if (row.banned) {
+            struct skep_json *item = skep_json_object_new();
+            skep_json_set_hex(item, "donor", row.donor.bytes, SKEP_ID_SIZE);
+            skep_json_set_integer(item, "version", (int64_t)row.banned_at);
+            skep_json_push_take(list, item);
+            listed++;
+        }
+    }
+    return list;
+}
+
 SKEP_API_HANDLER(skep_api_get_audits)
 {
     (void)exchange;
@@ -108,6 +129,7 @@ SKEP_API_HANDLER(skep_api_get_audits)
     skep_json_set_integer(root, "evidence_bytes", (int64_t)skep_audit_evidence_bytes(host->audit));
     skep_json_set_take(root, "totals", totals);
     skep_json_set_take(root, "audits", list);
+    skep_json_set_take(root, "banned", list_banned(project));
     if (result == SKEP_OK) {
         skep_reply_json(reply, 200, root);
     } else {

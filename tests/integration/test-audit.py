@@ -1,7 +1,10 @@
 #!/usr/bin/python3
 """A keeper that audits: an honest donor's jobs are repeated, found valid and merged; one that turns its updates around is caught. Prints TAP."""
+import base64
+import json
 import os
 import shutil
+import sqlite3
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
@@ -107,6 +110,48 @@ def a_donor_that_turns_its_updates_around_is_caught_and_refused():
     assert all(one["donor"] == caught["donor"] for one in found("invalid")), audits()
     receipts = swarm.get(0, f"/v1/projects/{swarm.project}/receipts?donor={caught['donor']}&after=0&most=10").json()
     assert receipts["receipts"] == [], receipts
+
+
+def seals():
+    """Payloads of all seals of the trunk."""
+    for version in range(1, swarm.versions(0) + 1):
+        seal = swarm.get(0, f"/v1/projects/{swarm.project}/shards/trunk/versions/{version}").json()["seal"]
+        yield json.loads(base64.b64decode(seal["payload"]))
+
+
+def open_database():
+    return sqlite3.connect(swarm.path("keeper-0", "keeper.db"))
+
+
+def reputations():
+    with open_database() as database:
+        return sorted(database.execute("SELECT donor, earned, seen, merged, banned_at FROM reputation"))
+
+
+@tap.case
+def the_seals_say_what_was_found_and_a_keeper_that_knows_nothing_else_knows_the_ban():
+    cheat = found("invalid", shard="trunk")[0]["donor"]
+    findings = [(seal["version"], one) for seal in seals() for one in seal["findings"] if one["verdict"] == "invalid"]
+    assert [one["donor"] for _, one in findings] == [cheat] * len(findings) and findings, findings
+    banned = [{"donor": cheat, "version": findings[0][0]}]
+    assert audits()["banned"] == banned, audits()["banned"]
+    receipts = [one for seal in seals() for one in seal["receipts"]]
+    assert receipts and all(one["audited"] for one in receipts), receipts
+    swarm.stop_donors()
+    skep.wait("nothing to wait", lambda: swarm.status(0)["updates_waiting"] == 0 and audits()["jobs_waiting"] == 0)
+    version = swarm.versions(0)
+    swarm.processes["keeper-0"].kill()
+    before = reputations()
+    assert len(before) == 2 and {row[0].hex() for row in before} >= {cheat}, before
+    with open_database() as database:
+        database.execute("DELETE FROM reputation")
+        database.execute("DELETE FROM audit")
+    swarm.start_keeper(0)
+    assert not found("invalid") and audits()["banned"] == banned, audits()
+    assert reputations() == before, (before, reputations(), version, swarm.versions(0))
+    swarm.processes["keeper-0"].kill()  # and once more, from the rows
+    swarm.start_keeper(0)
+    assert audits()["banned"] == banned and reputations() == before, (audits(), before, reputations())
 
 
 with swarm:

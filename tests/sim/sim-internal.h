@@ -4,6 +4,7 @@
 
 #include "common/base/rng.h"
 #include "common/merge/standings.h"
+#include "common/swarm/reputation.h"
 #include "common/swarm/round.h"
 #include "tests/sim/sim-round.h"
 
@@ -22,8 +23,9 @@ enum sim_event_kind {
     SIM_UPLOADED, /* update `index` from its donor */
     SIM_CAUGHT,   /* seals of keeper `peer` */
     SIM_RESTART,
-    SIM_DONATE, /* donor `index` finishes a job */
-    SIM_CUT,    /* links change */
+    SIM_DONATE,  /* donor `index` finishes a job */
+    SIM_CUT,     /* links change */
+    SIM_AUDITED, /* update `index` was repeated */
 };
 
 struct sim_event {
@@ -52,6 +54,12 @@ void sim_queue_push_take(struct sim_queue *queue, uint64_t at_ms, struct sim_eve
 struct sim_event *sim_queue_pop(struct sim_queue *queue);
 void sim_event_free(struct sim_event *event);
 
+enum sim_verdict {
+    SIM_OPEN,
+    SIM_VALID,
+    SIM_INVALID,
+};
+
 /* A seal on a keeper's disk. */
 struct sim_version {
     struct skep_envelope envelope;
@@ -68,19 +76,25 @@ struct sim_keeper {
     uint64_t tick_ms; /* next tick asked for */
     size_t side;      /* links between sides are cut */
     struct skep_round *round;
-    struct skep_standings *standings; /* as of its head */
+    struct skep_standings *standings;     /* as of its head, */
+    struct skep_reputations *reputations; /* as these */
+    bool audits;
+    bool lies; /* finds of all updates what is not so */
     bool catching;
     /* the disk */
     struct skep_round_memory memory;
     size_t version_count;
     struct sim_version versions[SIM_VERSIONS]; /* version i + 1 */
     bool stored[SIM_UPDATES];
+    enum sim_verdict verdicts[SIM_UPDATES];
 };
 
 /* Update i, known by its hash's first bytes. */
 struct sim_update {
     struct skep_round_update update;
     bool poison; /* a list with it cannot be merged */
+    bool cheat;  /* no job gives it */
+    bool stated; /* a seal says what was found */
     bool stored; /* by some keeper: acknowledged to the donor */
     uint64_t merged_in;
 };
@@ -98,6 +112,8 @@ struct sim_world {
     uint32_t crash_permille; /* at each action */
     uint32_t poison_permille;
     bool liar; /* donor 0's updates pull against the others' */
+    bool audits;
+    bool cheat; /* donor 1's updates are no job's */
     uint32_t delay_ms;
     uint32_t merge_ms;
     struct skep_manifest manifest;
@@ -115,7 +131,8 @@ struct sim_world {
     size_t version_count;
     struct sim_version versions[SIM_VERSIONS]; /* the first seal of each, without its envelope */
     bool again[SIM_VERSIONS];
-    struct skep_standings *standings; /* from the seals alone */
+    struct skep_standings *standings;     /* from the seals alone, */
+    struct skep_reputations *reputations; /* as these */
     struct sim_result result;
 };
 
@@ -133,7 +150,19 @@ bool sim_check_seal(struct sim_world *world, const struct sim_keeper *keeper,
 int64_t sim_agreement(const struct sim_world *world, const struct skep_hash *update,
                       const struct skep_peer_id *donor);
 
+/* sim-audits.c */
+/* An update was stored: it will be repeated, some time later. */
+void sim_audit_ask(struct sim_world *world, const struct sim_keeper *keeper, size_t index);
+void sim_audit_done(struct sim_world *world, struct sim_keeper *keeper, size_t index);
+/* A keeper starts: what its seals say, and its machine is told the rest of what it found. */
+void sim_audits_load(struct sim_world *world, struct sim_keeper *keeper);
+/* The first seal of a version: what it says was found must be so, for the first time, and no banned donor is in its list. */
+void sim_audits_check(struct sim_world *world, const struct skep_seal *seal);
+/* All keepers know the same of the donors. */
+void sim_audits_check_end(struct sim_world *world);
+
 /* sim-keeper.c */
+uint64_t sim_local_ms(const struct sim_world *world, const struct sim_keeper *keeper);
 void sim_keeper_start(struct sim_world *world, struct sim_keeper *keeper);
 void sim_keeper_crash(struct sim_world *world, struct sim_keeper *keeper);
 void sim_keeper_done(struct sim_keeper *keeper);

@@ -8,7 +8,7 @@
 #include "common/swarm/statement.h"
 #include "tests/sim/sim-internal.h"
 
-static uint64_t local_ms(const struct sim_world *world, const struct sim_keeper *keeper)
+uint64_t sim_local_ms(const struct sim_world *world, const struct sim_keeper *keeper)
 {
     return world->now_ms + keeper->skew_ms;
 }
@@ -49,7 +49,7 @@ static void schedule_tick(struct sim_world *world, struct sim_keeper *keeper)
     if (deadline == UINT64_MAX) {
         return;
     }
-    uint64_t local = local_ms(world, keeper);
+    uint64_t local = sim_local_ms(world, keeper);
     uint64_t at = deadline <= local ? world->now_ms : world->now_ms + (deadline - local);
     if (at < keeper->tick_ms || keeper->tick_ms < world->now_ms) {
         keeper->tick_ms = at;
@@ -95,9 +95,10 @@ void sim_keeper_start(struct sim_world *world, struct sim_keeper *keeper)
     keeper->skew_ms = skep_rng_below(&world->rng, 100000);
     keeper->round =
         skep_round_new(&world->manifest, &world->shard, keeper->key, &memory, recent, count);
+    sim_audits_load(world, keeper);
     for (size_t i = 0; i < world->update_count; i++) {
         if (keeper->stored[i]) {
-            skep_round_add(keeper->round, &world->updates[i].update, local_ms(world, keeper));
+            skep_round_add(keeper->round, &world->updates[i].update, sim_local_ms(world, keeper));
         }
     }
     schedule_tick(world, keeper);
@@ -113,6 +114,8 @@ void sim_keeper_crash(struct sim_world *world, struct sim_keeper *keeper)
     keeper->round = NULL;
     skep_standings_free(keeper->standings);
     keeper->standings = NULL;
+    skep_reputations_free(keeper->reputations);
+    keeper->reputations = NULL;
     keeper->up = false;
     world->result.crashes++;
     struct sim_event *event = sim_event_new(SIM_RESTART, keeper);
@@ -125,6 +128,7 @@ void sim_keeper_done(struct sim_keeper *keeper)
 {
     skep_round_free(keeper->round);
     skep_standings_free(keeper->standings);
+    skep_reputations_free(keeper->reputations);
     skep_buffer_done(&keeper->memory.vote_payload);
     for (size_t i = 0; i < keeper->version_count; i++) {
         skep_envelope_done(&keeper->versions[i].envelope);
@@ -247,7 +251,8 @@ static void append_version(struct sim_world *world, struct sim_keeper *keeper,
     keeper->versions[keeper->version_count] = version;
     keeper->version_count++;
     skep_standings_push(keeper->standings, &version.seal);
-    skep_round_sealed(keeper->round, &version.seal, &version.link, local_ms(world, keeper));
+    skep_reputation_apply(keeper->reputations, &version.seal, NULL);
+    skep_round_sealed(keeper->round, &version.seal, &version.link, sim_local_ms(world, keeper));
 }
 
 static void persist(struct sim_keeper *keeper, const struct skep_round_memory *memory)
@@ -365,12 +370,16 @@ static void store_update(struct sim_world *world, struct sim_keeper *keeper, siz
 {
     const struct skep_round_update *update = &world->updates[index].update;
     uint64_t version = head_version(keeper);
-    if (update->base_version > version || update->base_version + 2 < version) {
+    if (update->base_version > version || update->base_version + 2 < version ||
+        skep_reputation_find(keeper->reputations, &update->donor).banned) {
         return;
+    }
+    if (!keeper->stored[index]) {
+        sim_audit_ask(world, keeper, index);
     }
     keeper->stored[index] = true;
     world->updates[index].stored = true;
-    skep_round_add(keeper->round, update, local_ms(world, keeper));
+    skep_round_add(keeper->round, update, sim_local_ms(world, keeper));
 }
 
 static void catch_up(struct sim_world *world, struct sim_keeper *keeper,
@@ -388,7 +397,7 @@ static void catch_up(struct sim_world *world, struct sim_keeper *keeper,
 
 static void happen(struct sim_world *world, struct sim_keeper *keeper, struct sim_event *event)
 {
-    uint64_t local = local_ms(world, keeper);
+    uint64_t local = sim_local_ms(world, keeper);
     struct skep_round_outcome outcome = {0};
     switch (event->kind) {
     case SIM_TICK:
@@ -412,6 +421,9 @@ static void happen(struct sim_world *world, struct sim_keeper *keeper, struct si
         break;
     case SIM_UPLOADED:
         store_update(world, keeper, event->index);
+        break;
+    case SIM_AUDITED:
+        sim_audit_done(world, keeper, event->index);
         break;
     case SIM_CAUGHT:
         catch_up(world, keeper, &world->keepers[event->peer]);

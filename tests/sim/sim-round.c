@@ -106,6 +106,7 @@ static void note_seal(struct sim_world *world, const struct skep_seal *seal,
     version->link = *link;
     check_receipts(world, seal);
     check_standings(world, seal);
+    sim_audits_check(world, seal);
     world->result.versions++;
     world->result.calm += world->calm ? 1 : 0;
     world->result.later += seal->attempt > 0 ? 1 : 0;
@@ -191,6 +192,7 @@ static void donate(struct sim_world *world, size_t donor)
         update->update.donor.bytes[0] = (uint8_t)(donor + 1);
         update->update.base_version = base;
         update->poison = sim_chance(world, world->poison_permille);
+        update->cheat = world->cheat && donor == 1;
         for (size_t i = 0; i < world->keeper_count; i++) {
             upload(world, index, &world->keepers[i],
                    skep_rng_below(&world->rng, 3 * world->delay_ms));
@@ -199,8 +201,9 @@ static void donate(struct sim_world *world, size_t donor)
     if (world->now_ms < world->quiet_ms) {
         struct sim_event *event = sim_event_new(SIM_DONATE, NULL);
         event->index = donor;
-        sim_queue_push_take(&world->queue, world->now_ms + 200 + skep_rng_below(&world->rng, 800),
-                            event);
+        sim_queue_push_take(
+            &world->queue,
+            world->now_ms + 200 + skep_rng_below(&world->rng, world->audits ? 2800 : 800), event);
     }
 }
 
@@ -230,6 +233,25 @@ static void set_manifest(struct sim_world *world)
     manifest->merge.most_updates = 2 + (uint32_t)skep_rng_below(&world->rng, 6);
 }
 
+/* Some keepers audit, in some worlds too few of them, in some one that finds what is not so. */
+static void set_audits(struct sim_world *world)
+{
+    world->audits = sim_chance(world, 400);
+    if (!world->audits) {
+        return;
+    }
+    world->manifest.trust.audits = true;
+    world->cheat = true;
+    world->quiet_ms += 20000; /* verdicts take their time */
+    size_t count = world->keeper_count;
+    size_t auditors = sim_chance(world, 500) ? count : 1 + skep_rng_below(&world->rng, count);
+    size_t first = skep_rng_below(&world->rng, count);
+    for (size_t i = 0; i < auditors; i++) {
+        world->keepers[(first + i) % count].audits = true;
+    }
+    world->keepers[first].lies = count > 2 && sim_chance(world, 500);
+}
+
 static void set_faults(struct sim_world *world)
 {
     world->through_json = sim_chance(world, 60);
@@ -243,6 +265,7 @@ static void set_faults(struct sim_world *world)
     world->calm_ms = 3000 + skep_rng_below(&world->rng, 6000);
     world->quiet_ms = world->calm_ms + 5000;
     world->liar = sim_chance(world, 500);
+    set_audits(world);
 }
 
 static struct sim_world *world_new(uint64_t seed, bool trace)
@@ -261,6 +284,7 @@ static struct sim_world *world_new(uint64_t seed, bool trace)
         world->keeper_ids[i] = skep_key_id(keeper->key);
     }
     world->standings = skep_standings_new();
+    world->reputations = skep_reputations_new(SIM_DONORS);
     set_manifest(world);
     set_faults(world);
     for (size_t i = 0; i < world->keeper_count; i++) {
@@ -295,6 +319,7 @@ static void world_free(struct sim_world *world)
         sim_event_free(event);
     }
     skep_standings_free(world->standings);
+    skep_reputations_free(world->reputations);
     free(world->queue.items);
     world->manifest.keepers = NULL; /* the array inside the world */
     skep_manifest_done(&world->manifest);
@@ -310,6 +335,8 @@ static void dispatch(struct sim_world *world, struct sim_event *event)
         cut_links(world);
     } else if (event->kind == SIM_UPLOADED) {
         uploaded(world, keeper, event);
+    } else if (event->kind == SIM_AUDITED && !keeper->up) {
+        sim_audit_ask(world, keeper, event->index); /* it is taken up by the next start */
     } else if (event->kind == SIM_RESTART) {
         sim_keeper_start(world, keeper);
     } else if (keeper->up && (event->epoch == 0 || event->epoch == keeper->epoch)) {
@@ -319,6 +346,7 @@ static void dispatch(struct sim_world *world, struct sim_event *event)
 
 static void check_end(struct sim_world *world)
 {
+    sim_audits_check_end(world);
     /* Below least_updates those of one donor may be left: three, for three base versions. */
     size_t most_left = world->manifest.merge.least_updates > 1 ? 3 : 0;
     for (size_t i = 0; i < world->keeper_count; i++) {

@@ -6,9 +6,11 @@
  *   - no version is ever sealed with two different lists or states, and nothing is merged twice;
  *   - promises, votes and proposals are on the disk before they are sent;
  *   - every seal carries a majority's signatures and follows its keeper's head;
+ *   - verdicts in seals are true, stand in one seal each, and only where a majority audits, even with one keeper that finds of everything what is
+ *     not so; no honest donor is banned, and nothing of a banned one is merged;
  *   - every seal leaves out just those donors that the seals before it tell of (merge/standings.h), whatever its keepers went through;
  *
- * and at its end that in the calm versions were sealed, that all keepers stand at the same one, none ever doubted another's seal, and no update
+ * and at its end that in the calm versions were sealed, that all keepers stand at the same one and know the same of the donors, none ever doubted another's seal, and no update
  * is left waiting. The merge is a hash of the base state and the updates that are not left out; in half of the worlds one donor lies. Keys are fakes too (fake-key.c), for speed.
  */
 #ifndef SKEP_TESTS_SIM_ROUND_H
@@ -29,6 +31,9 @@ struct sim_result {
     uint64_t catch_ups; /* that brought a seal */
     uint64_t left_out;  /* updates of the liar that were not merged */
     uint64_t wronged;   /* and of others */
+    uint64_t verdicts;  /* in seals */
+    uint64_t bans;
+    uint64_t bans_despite; /* in worlds with a keeper that lies */
 };
 
 /* Runs the world of this seed. `trace` prints each event on stderr. */

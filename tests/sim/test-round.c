@@ -27,6 +27,9 @@ static bool run_seeds(uint64_t from, uint64_t count)
         sum.catch_ups += one.catch_ups;
         sum.left_out += one.left_out;
         sum.wronged += one.wronged;
+        sum.verdicts += one.verdicts;
+        sum.bans += one.bans;
+        sum.bans_despite += one.bans_despite;
     }
     return true;
 }
@@ -35,12 +38,14 @@ static void print_sum(FILE *to)
 {
     fprintf(to,
             "# versions %llu, in the calm %llu, in a later attempt %llu, in two attempts %llu, "
-            "crashes %llu, messages %llu, caught up %llu, left out %llu, wronged %llu\n",
+            "crashes %llu, messages %llu, caught up %llu, left out %llu, wronged %llu, "
+            "verdicts %llu, bans %llu, despite a liar %llu\n",
             (unsigned long long)sum.versions, (unsigned long long)sum.calm,
             (unsigned long long)sum.later, (unsigned long long)sum.twice,
             (unsigned long long)sum.crashes, (unsigned long long)sum.messages,
             (unsigned long long)sum.catch_ups, (unsigned long long)sum.left_out,
-            (unsigned long long)sum.wronged);
+            (unsigned long long)sum.wronged, (unsigned long long)sum.verdicts,
+            (unsigned long long)sum.bans, (unsigned long long)sum.bans_despite);
 }
 
 static void no_seed_seals_a_version_twice_or_stands_still(void **state)
@@ -59,6 +64,9 @@ static void the_worlds_were_hard_enough(void **state)
     assert_true(sum.catch_ups > 0);
     assert_true(sum.left_out > SEEDS / 10);
     assert_int_equal(sum.wronged, 0);
+    assert_true(sum.verdicts > SEEDS);
+    assert_true(sum.bans > SEEDS / 10);
+    assert_true(sum.bans_despite > SEEDS / 50);
 }
 
 int main(int argc, char **argv)

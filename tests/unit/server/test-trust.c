@@ -45,7 +45,6 @@ static int tear_down(void **state)
 {
     struct scene *scene = *state;
     skep_reputations_free(scene->project.reputations);
-    free(scene->project.late);
     skep_keeper_db_close(scene->host.db);
     skep_folder_remove(scene->folder, NULL);
     free(scene);
@@ -133,6 +132,50 @@ static void a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothi
     assert_true(admits(scene, open, &DONOR));
 }
 
+static void what_a_seal_bans_is_banned_where_nothing_is_audited_too(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_hash open = add(scene, 1, &DONOR, SKEP_AUDIT_VALID);
+    struct skep_finding finding = {.donor = DONOR, .verdict = SKEP_VERDICT_INVALID};
+    struct skep_seal seal = {.shard = {.kind = SKEP_SHARD_TRUNK},
+                             .version = 1,
+                             .finding_count = 1,
+                             .findings = &finding};
+    scene->project.shard_count = 1; /* none of which is here */
+    assert_true(admits(scene, open, &DONOR));
+    scene->project.reputations = skep_reputations_new(SKEP_REPUTATION_LIMIT);
+    assert_int_equal(skep_reputation_apply(scene->project.reputations, &seal, NULL), SKEP_OK);
+    assert_true(skep_trust_is_banned(&scene->project, &DONOR));
+    assert_false(admits(scene, open, &DONOR));
+    struct skep_update_statement statement = {.donor = DONOR};
+    struct skep_error err = {0};
+    assert_int_equal(skep_trust_check(&scene->project, &statement, NULL, &err), SKEP_ERR_REFUSED);
+    assert_int_equal(err.reason, SKEP_REFUSAL_BANNED);
+    scene->project.shard_count = 0;
+}
+
+static void a_seals_changes_go_with_its_row_once_the_database_has_the_rest(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_receipt receipt = {.donor = DONOR, .merged = true, .audited = true};
+    struct skep_seal seal = {.shard = {.kind = SKEP_SHARD_TRUNK},
+                             .version = 1,
+                             .receipt_count = 1,
+                             .receipts = &receipt};
+    struct skep_version_row row = {0};
+    scene->project.reputations = skep_reputations_new(SKEP_REPUTATION_LIMIT);
+    skep_trust_apply(&scene->project, &seal, &row);
+    assert_int_equal(row.reputation_count, 0); /* rows that are behind are made anew as a whole */
+    scene->project.reputations_stored = true;
+    skep_trust_apply(&scene->project, &seal, &row);
+    assert_int_equal(row.reputation_count, 1);
+    assert_int_equal(row.reputation[0].n, 1);
+    free((void *)row.reputation);
+    row = (struct skep_version_row){0};
+    skep_trust_apply(&scene->project, &seal, &row); /* the same once more */
+    assert_int_equal(row.reputation_count, 0);
+}
+
 static void histories_are_a_chain_where_the_link_before_is_known(void **state)
 {
     struct scene *scene = *state;
@@ -172,6 +215,8 @@ int main(void)
         IN_SCENE(who_was_caught_is_banned_and_nobody_else),
         IN_SCENE(a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer),
         IN_SCENE(a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing),
+        IN_SCENE(what_a_seal_bans_is_banned_where_nothing_is_audited_too),
+        IN_SCENE(a_seals_changes_go_with_its_row_once_the_database_has_the_rest),
         IN_SCENE(histories_are_a_chain_where_the_link_before_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,4 +1,5 @@
 /* The round machine's moves, one keeper at a time; the others are played by the test. What many do together is tests/sim. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -434,20 +435,411 @@ static void hear_claim(struct fixture *fixture, const char *right, const char *w
     hear_proposal(fixture, 0, 0, changed);
 }
 
-static void audits_that_were_not_made_here_get_no_vote(void **state)
+#define AUDITED_RIGHT "\"audited\":false"
+#define AUDITED_WRONG "\"audited\":true"
+#define NO_FINDINGS "\"findings\":[]"
+
+/* A finding on update `number` of its donor. */
+static const char *finding_of(char number, const char *verdict)
+{
+    static char text[300];
+    snprintf(text, sizeof(text),
+             "\"findings\":[{\"update\":\"0%c%062d\",\"donor\":\"0%c%062d\","
+             "\"base_version\":0,\"verdict\":\"%s\"}]",
+             number, 0, number, 0, verdict);
+    return text;
+}
+
+static void claims_without_audits_are_refused(void **state)
 {
     struct fixture *fixture = *state;
     start(fixture, 1);
     add(fixture, 1);
-    hear_claim(fixture, "\"audited\":false", "\"audited\":true");
-    hear_claim(fixture, "\"findings\":[]",
-               "\"findings\":[{\"update\":"
-               "\"0000000000000000000000000000000000000000000000000000000000000000\",\"donor\":"
-               "\"0000000000000000000000000000000000000000000000000000000000000000\","
-               "\"base_version\":0,\"verdict\":\"invalid\"}]");
+    hear_claim(fixture, AUDITED_RIGHT, AUDITED_WRONG);
+    hear_claim(fixture, NO_FINDINGS, finding_of('9', "invalid"));
     expect_nothing(fixture);
     hear_proposal(fixture, 0, 0, payload_of(fixture, 0, 1));
     expect(fixture, SKEP_ROUND_MERGE);
+}
+
+static void find_out(struct fixture *fixture, uint8_t number, bool valid)
+{
+    struct skep_round_update update = update_of(number);
+    skep_round_verdict(fixture->round, &update, valid, fixture->now_ms);
+}
+
+/* A voter with update 1 that hears of attempt 0 with this claim, and merges it. */
+static void doubt(struct fixture *fixture, const char *right, const char *wrong)
+{
+    fixture->manifest.trust.audits = true;
+    start(fixture, 1);
+    add(fixture, 1);
+    hear_claim(fixture, right, wrong);
+    expect(fixture, SKEP_ROUND_MERGE);
+    merged(fixture, 1, &root);
+}
+
+static void expect_vote(struct fixture *fixture)
+{
+    expect(fixture, SKEP_ROUND_PERSIST);
+    expect_send(fixture, SKEP_MESSAGE_VOTE);
+    expect_nothing(fixture);
+    fixture->memory.has_vote = false;
+    fixture->memory.promised = 0;
+}
+
+static void a_voter_waits_for_its_own_verdict_and_then_votes(void **state)
+{
+    struct fixture *fixture = *state;
+    doubt(fixture, AUDITED_RIGHT, AUDITED_WRONG);
+    expect_nothing(fixture);
+    find_out(fixture, 2, true); /* of another */
+    expect_nothing(fixture);
+    find_out(fixture, 1, true);
+    expect_vote(fixture);
+    doubt(fixture, NO_FINDINGS, finding_of('9', "invalid"));
+    expect_nothing(fixture);
+    find_out(fixture, 9, false);
+    expect_vote(fixture);
+    assert_int_equal(skep_round_disagreements(fixture->round), 0);
+}
+
+static void a_claim_that_is_not_what_was_found_here_gets_no_vote(void **state)
+{
+    struct fixture *fixture = *state;
+    doubt(fixture, AUDITED_RIGHT, AUDITED_WRONG);
+    find_out(fixture, 1, false);
+    expect_nothing(fixture);
+    doubt(fixture, NO_FINDINGS, finding_of('9', "invalid"));
+    find_out(fixture, 9, true);
+    find_out(fixture, 9, false); /* the first verdict stays */
+    expect_nothing(fixture);
+    doubt(fixture, NO_FINDINGS, finding_of('9', "valid"));
+    find_out(fixture, 9, false);
+    expect_nothing(fixture);
+    /* The right update, said to be another donor's. */
+    doubt(fixture, NO_FINDINGS, finding_of('9', "invalid"));
+    struct skep_round_update update = update_of(9);
+    update.donor.bytes[0] = 8;
+    skep_round_verdict(fixture->round, &update, false, fixture->now_ms);
+    expect_nothing(fixture);
+}
+
+static void no_finding_is_about_an_update_of_the_list(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 1);
+    add(fixture, 1);
+    find_out(fixture, 1, true);
+    hear_claim(fixture, NO_FINDINGS, finding_of('1', "valid"));
+    expect_nothing(fixture);
+}
+
+static void experts_seals_hold_no_verdicts(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    fixture->shard = (struct skep_shard){.kind = SKEP_SHARD_FFN, .row = 0, .column = 0};
+    struct skep_replicas replicas = skep_replicas_of(&fixture->manifest, &fixture->shard);
+    struct skep_peer_id leader =
+        skep_replicas_leader(&replicas, &fixture->shard, &fixture->memory.head, 0);
+    size_t from = 0;
+    while (!skep_peer_id_equal(&fixture->ids[from], &leader)) {
+        from++;
+    }
+    start(fixture, (from + 1) % KEEPERS);
+    add(fixture, 1);
+    find_out(fixture, 9, false);
+    char *payload = payload_of(fixture, 0, 1);
+    const char *at = strstr(payload, NO_FINDINGS);
+    assert_non_null(at);
+    char *changed = skep_format("%.*s%s%s", (int)(at - payload), payload,
+                                finding_of('9', "invalid"), at + strlen(NO_FINDINGS));
+    free(payload);
+    hear_proposal(fixture, from, 0, changed);
+    expect_nothing(fixture);
+    hear_proposal(fixture, from, 0, payload_of(fixture, 0, 1));
+    expect(fixture, SKEP_ROUND_MERGE);
+}
+
+/* What the proposal that comes next claims. */
+static struct skep_seal expect_claims(struct fixture *fixture)
+{
+    expect(fixture, SKEP_ROUND_PERSIST);
+    const struct skep_message *message = expect_send(fixture, SKEP_MESSAGE_PROPOSE);
+    struct skep_seal seal = {0};
+    assert_int_equal(
+        skep_seal_decode(message->seal_payload.data, message->seal_payload.size, &seal, NULL), 0);
+    return seal;
+}
+
+static void a_leader_claims_what_it_has_known_for_some_time(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 0);
+    find_out(fixture, 9, false);
+    find_out(fixture, 8, true);
+    find_out(fixture, 1, true);
+    tick_after(fixture, SKEP_ROUND_VERDICT_MS);
+    find_out(fixture, 2, true); /* too new */
+    find_out(fixture, 7, false);
+    add(fixture, 1);
+    add(fixture, 2);
+    expect(fixture, SKEP_ROUND_MERGE);
+    merged(fixture, 2, &root);
+    struct skep_seal seal = expect_claims(fixture);
+    assert_true(seal.receipts[0].audited);
+    assert_false(seal.receipts[1].audited);
+    assert_int_equal(seal.finding_count, 2);
+    assert_int_equal(seal.findings[0].update.bytes[0], 8);
+    assert_int_equal(seal.findings[0].verdict, SKEP_VERDICT_VALID);
+    assert_int_equal(seal.findings[1].update.bytes[0], 9);
+    assert_int_equal(seal.findings[1].verdict, SKEP_VERDICT_INVALID);
+    skep_seal_done(&seal);
+}
+
+static void what_waits_for_a_later_list_is_no_finding_yet(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    fixture->manifest.merge.most_updates = 1;
+    start(fixture, 0);
+    find_out(fixture, 1, true);
+    find_out(fixture, 2, true);
+    tick_after(fixture, SKEP_ROUND_VERDICT_MS);
+    struct skep_round_update update = update_of(2);
+    add(fixture, 1);
+    expect(fixture, SKEP_ROUND_MERGE);
+    skep_round_add(fixture->round, &update, fixture->now_ms);
+    merged(fixture, 1, &root);
+    struct skep_seal seal = expect_claims(fixture);
+    assert_true(seal.receipts[0].audited);
+    assert_int_equal(seal.finding_count, 0);
+    skep_seal_done(&seal);
+}
+
+static void a_lone_keeper_claims_at_once_and_each_verdict_once(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 0);
+    find_out(fixture, 9, false);
+    struct skep_round_update banned = update_of(9);
+    banned.hash.bytes[1] = 1;
+    skep_round_add(fixture->round, &banned, fixture->now_ms); /* another one of the same donor */
+    skep_round_ban(fixture->round, &banned.donor);
+    add(fixture, 1);
+    tick_after(fixture, 1000);
+    assert_int_equal(expect(fixture, SKEP_ROUND_MERGE)->list_count, 1);
+    merged(fixture, 1, &root);
+    expect(fixture, SKEP_ROUND_PERSIST);
+    struct skep_seal seal = {0};
+    const struct skep_buffer *payload = &fixture->memory.vote_payload;
+    assert_int_equal(skep_seal_decode(payload->data, payload->size, &seal, NULL), 0);
+    assert_int_equal(seal.finding_count, 1);
+    skep_seal_done(&seal);
+    commit(fixture);
+    assert_int_equal(skep_round_waiting(fixture->round), 0);
+    struct skep_round_update next = update_of(2);
+    next.base_version = 1;
+    skep_round_add(fixture->round, &next, fixture->now_ms);
+    tick_after(fixture, 1000);
+    expect(fixture, SKEP_ROUND_MERGE);
+    struct skep_round_outcome outcome = outcome_of(1, &root);
+    skep_round_merged(fixture->round, 1, &next, 1, &outcome, fixture->now_ms);
+    expect(fixture, SKEP_ROUND_PERSIST);
+    payload = &fixture->memory.vote_payload;
+    assert_int_equal(skep_seal_decode(payload->data, payload->size, &seal, NULL), 0);
+    assert_int_equal(seal.finding_count, 0);
+    skep_seal_done(&seal);
+}
+
+static void a_sealed_ban_ends_what_waits_here_whatever_was_found_here(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 1);
+    add(fixture, 1);
+    struct skep_round_update waiting = update_of(9);
+    waiting.hash.bytes[1] = 1;
+    skep_round_add(fixture->round, &waiting, fixture->now_ms);
+    find_out(fixture, 9, true);
+    struct skep_seal seal = {.project = fixture->manifest.project,
+                             .shard = fixture->shard,
+                             .version = 1,
+                             .previous = {{7}},
+                             .finding_count = 1};
+    struct skep_finding finding = {
+        .update = {{9}}, .donor = {{9}}, .verdict = SKEP_VERDICT_INVALID};
+    seal.findings = &finding;
+    struct skep_hash link = skep_seal_hash(&seal);
+    assert_int_equal(skep_round_waiting(fixture->round), 2);
+    skep_round_sealed(fixture->round, &seal, &link, fixture->now_ms);
+    assert_int_equal(skep_round_waiting(fixture->round), 1);
+}
+
+/* Lets attempt 0 fail and leads attempt 1; what it asks for besides is dropped. */
+static void enter_attempt_1(struct fixture *fixture)
+{
+    tick_after(fixture, 20000);
+    struct skep_round_action action;
+    while (skep_round_take(fixture->round, &action)) {
+        skep_round_action_done(&action);
+    }
+}
+
+static void hear_promise(struct fixture *fixture, size_t from, char *vote)
+{
+    struct skep_message promise = message_of(fixture, from, SKEP_MESSAGE_PROMISE, 1);
+    if (vote != NULL) {
+        promise.has_vote = true;
+        skep_buffer_append_text(&promise.seal_payload, vote);
+        free(vote);
+    }
+    hear(fixture, &promise);
+}
+
+static void a_later_attempt_claims_nothing(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 1);
+    find_out(fixture, 9, false);
+    find_out(fixture, 1, true);
+    tick_after(fixture, SKEP_ROUND_VERDICT_MS);
+    add(fixture, 1);
+    tick_after(fixture, 1000);
+    enter_attempt_1(fixture);
+    hear_promise(fixture, 2, NULL);
+    expect(fixture, SKEP_ROUND_MERGE);
+    merged(fixture, 1, &root);
+    struct skep_seal seal = expect_claims(fixture);
+    assert_int_equal(seal.finding_count, 0);
+    assert_false(seal.receipts[0].audited);
+    skep_seal_done(&seal);
+}
+
+static char *payload_that_claims(const struct fixture *fixture, const char *claim)
+{
+    char *payload = payload_of(fixture, 0, 1);
+    const char *at = strstr(payload, NO_FINDINGS);
+    char *changed =
+        skep_format("%.*s%s%s", (int)(at - payload), payload, claim, at + strlen(NO_FINDINGS));
+    free(payload);
+    return changed;
+}
+
+static void a_later_leader_keeps_claims_that_it_knows(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 1);
+    find_out(fixture, 9, false);
+    add(fixture, 1);
+    tick_after(fixture, 1000);
+    enter_attempt_1(fixture);
+    hear_promise(fixture, 2, payload_that_claims(fixture, finding_of('9', "invalid")));
+    expect(fixture, SKEP_ROUND_MERGE);
+    merged(fixture, 1, &root);
+    struct skep_seal seal = expect_claims(fixture);
+    assert_int_equal(seal.finding_count, 1);
+    skep_seal_done(&seal);
+}
+
+static void a_vote_for_claims_that_a_later_leader_does_not_know_is_set_aside(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 1);
+    add(fixture, 1);
+    tick_after(fixture, 1000);
+    enter_attempt_1(fixture);
+    hear_promise(fixture, 0, payload_that_claims(fixture, finding_of('9', "invalid")));
+    tick_after(fixture, 0);
+    expect_send(fixture, SKEP_MESSAGE_PREPARE); /* all are asked anew */
+    hear_promise(fixture, 0, payload_that_claims(fixture, finding_of('9', "invalid")));
+    expect_nothing(fixture); /* not enough without it */
+    hear_promise(fixture, 2, NULL);
+    expect(fixture, SKEP_ROUND_MERGE);
+    merged(fixture, 1, &root);
+    struct skep_seal seal = expect_claims(fixture);
+    assert_int_equal(seal.finding_count, 0);
+    skep_seal_done(&seal);
+}
+
+/* Seals version `version`, a list of one, as all the others; returns how many findings the leader's proposal for it had. */
+static size_t findings_of_next(struct fixture *fixture, uint64_t version)
+{
+    struct skep_round_update update = update_of(1);
+    update.hash.bytes[1] = (uint8_t)version;
+    update.base_version = version - 1;
+    skep_round_add(fixture->round, &update, fixture->now_ms);
+    tick_after(fixture, 1000);
+    struct skep_round_outcome outcome = outcome_of(1, &root);
+    skep_round_merged(fixture->round, version - 1, &update, 1, &outcome, fixture->now_ms);
+    size_t findings = SIZE_MAX;
+    struct skep_round_action action;
+    while (skep_round_take(fixture->round, &action)) {
+        struct skep_seal seal = {0};
+        if (action.kind == SKEP_ROUND_SEND && action.message.kind == SKEP_MESSAGE_PROPOSE) {
+            const struct skep_buffer *payload = &action.message.seal_payload;
+            assert_int_equal(skep_seal_decode(payload->data, payload->size, &seal, NULL), 0);
+            findings = seal.finding_count;
+        }
+        skep_seal_done(&seal);
+        skep_round_action_done(&action);
+    }
+    return findings;
+}
+
+/* Another leader's seal of this version ends it. */
+static struct skep_hash seal_otherwise(struct fixture *fixture, uint64_t version,
+                                       const struct skep_hash *previous)
+{
+    fixture->now_ms += 20000;
+    skep_round_tick(fixture->round, fixture->now_ms);
+    struct skep_seal seal = {.project = fixture->manifest.project,
+                             .shard = fixture->shard,
+                             .version = version,
+                             .previous = *previous};
+    struct skep_hash link = skep_seal_hash(&seal);
+    skep_round_sealed(fixture->round, &seal, &link, fixture->now_ms);
+    struct skep_round_action action;
+    while (skep_round_take(fixture->round, &action)) {
+        skep_round_action_done(&action);
+    }
+    return link;
+}
+
+static void claims_that_nobody_shares_make_pauses_and_get_fewer(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 0);
+    for (uint8_t i = 50; i < 80; i++) {
+        find_out(fixture, i, false);
+    }
+    fixture->now_ms += SKEP_ROUND_VERDICT_MS;
+    struct skep_hash head = {{7}};
+    size_t claimed[3];
+    uint64_t when[3];
+    size_t times = 0;
+    for (uint64_t version = 1; version < 40 && times < 3; version++) {
+        size_t findings = findings_of_next(fixture, version);
+        if (findings != SIZE_MAX && findings > 0) {
+            claimed[times] = findings;
+            when[times++] = version;
+        }
+        head = seal_otherwise(fixture, version, &head);
+    }
+    assert_int_equal(times, 3);
+    assert_int_equal(claimed[0], 30);
+    assert_true(claimed[1] >= 30); /* 32 would be allowed */
+    assert_int_equal(claimed[2], 8);
+    assert_true(when[1] >= when[0] + 2);
+    assert_true(when[2] >= when[1] + 4);
 }
 
 /* What a lying leader may say of two updates, in otherwise the right seal. */
@@ -734,7 +1126,20 @@ int main(void)
         CASE(what_has_no_answer_is_said_again),
         CASE(a_voter_fetches_what_it_lacks_and_then_votes),
         CASE(another_state_or_credit_gets_no_vote),
-        CASE(audits_that_were_not_made_here_get_no_vote),
+        CASE(claims_without_audits_are_refused),
+        CASE(a_voter_waits_for_its_own_verdict_and_then_votes),
+        CASE(a_claim_that_is_not_what_was_found_here_gets_no_vote),
+        CASE(no_finding_is_about_an_update_of_the_list),
+        CASE(experts_seals_hold_no_verdicts),
+        CASE(a_leader_claims_what_it_has_known_for_some_time),
+        CASE(what_waits_for_a_later_list_is_no_finding_yet),
+        cmocka_unit_test_setup_teardown(a_lone_keeper_claims_at_once_and_each_verdict_once,
+                                        set_up_alone, tear_down),
+        CASE(a_sealed_ban_ends_what_waits_here_whatever_was_found_here),
+        CASE(a_later_attempt_claims_nothing),
+        CASE(a_later_leader_keeps_claims_that_it_knows),
+        CASE(a_vote_for_claims_that_a_later_leader_does_not_know_is_set_aside),
+        CASE(claims_that_nobody_shares_make_pauses_and_get_fewer),
         CASE(a_leader_that_states_another_outcome_gets_no_vote),
         CASE(a_norm_beyond_what_a_seal_can_say_is_written_as_the_most),
         CASE(only_the_leader_of_an_attempt_is_listened_to),
