@@ -40,6 +40,8 @@ static struct skep_json *status_json(struct skep_agent *agent)
                           agent->outbox != NULL ? (int64_t)skep_outbox_unsettled(agent->outbox)
                                                 : 0);
     skep_json_set_real(root, "credit", (double)agent->credit_micro / 1e6);
+    skep_json_set_bool(root, "audits",
+                       agent->session != NULL && agent->session->manifest.trust.audits);
     skep_json_set_integer(root, "peers",
                           agent->session != NULL ? (int64_t)skep_peers_count(agent->session->peers)
                                                  : 0);

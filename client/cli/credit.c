@@ -9,6 +9,7 @@
 #include "client/cli/cli.h"
 #include "common/base/alloc.h"
 #include "common/base/limits.h"
+#include "common/swarm/reputation.h"
 #include "common/swarm/statement.h"
 #include "common/sys/file.h"
 
@@ -98,6 +99,11 @@ static void print_sum(const struct listing *listing, const struct skep_project_i
     if (!listing->json) {
         printf("%lld receipts, %lld verified, credit %.6f\n", (long long)listing->total,
                (long long)listing->verified, (double)listing->credit_micro / 1e6);
+        if (listing->manifest.trust.audits) {
+            printf("this project audits: the first %u jobs of a new donor are repeated before they "
+                   "earn credit\n",
+                   SKEP_PROBATION);
+        }
         return;
     }
     struct skep_json *root = skep_json_object_new();
@@ -106,6 +112,7 @@ static void print_sum(const struct listing *listing, const struct skep_project_i
     skep_json_set_integer(root, "receipts_total", listing->total);
     skep_json_set_integer(root, "verified", listing->verified);
     skep_json_set_real(root, "credit", (double)listing->credit_micro / 1e6);
+    skep_json_set_bool(root, "audits", listing->manifest.trust.audits);
     skep_json_set_take(root, "receipts", listing->rows);
     char *text = skep_json_write(root, true);
     puts(text);

@@ -1,10 +1,12 @@
 /* attach, detach, status, pause, resume: what is said to the daemon. */
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "client/cli/cli.h"
 #include "common/base/alloc.h"
+#include "common/swarm/reputation.h"
 
 static struct skep_json *request_of(const char *op)
 {
@@ -100,6 +102,7 @@ static void print_status(const struct skep_json *answer)
     double loss = 0;
     double speed = 0;
     double credit = 0;
+    bool audits = false;
     print_sentence(answer);
     if (skep_json_get_text(answer, "status", "project", &project, NULL) != 0) {
         return;
@@ -113,6 +116,7 @@ static void print_status(const struct skep_json *answer)
     (void)skep_json_get_text(answer, "status", "loss_unit", &unit, NULL);
     (void)skep_json_get_real(answer, "status", "tokens_per_s", 0, 1e18, &speed, NULL);
     (void)skep_json_get_real(answer, "status", "credit", 0, 1e18, &credit, NULL);
+    (void)skep_json_get_bool(answer, "status", "audits", &audits, NULL);
     printf("  project  %s\n", project);
     bool records = strstr(unit, "record") != NULL;
     printf("  round    %lld, loss %.3f %s\n", (long long)round, loss, unit);
@@ -120,6 +124,10 @@ static void print_status(const struct skep_json *answer)
            records ? "records" : "tokens", speed);
     printf("  updates  %lld sent, %lld merged, credit %.6f\n", (long long)sent, (long long)merged,
            credit);
+    if (audits) {
+        printf("  audits   the first %u jobs of a new donor are repeated before they earn credit\n",
+               SKEP_PROBATION);
+    }
     printf("  keepers  %lld\n", (long long)peers);
 }
 

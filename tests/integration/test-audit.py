@@ -83,6 +83,13 @@ def an_honest_donors_jobs_are_found_valid_and_merged():
 
 
 @tap.case
+def the_donor_is_told_why_its_credit_comes_late():
+    for command in ("status", "credit"):
+        text = swarm.skep(command, "--dir", swarm.path("donor-0")).decode()
+        assert "first 42 jobs of a new donor are repeated before they earn credit" in text, text
+
+
+@tap.case
 def what_is_open_is_taken_up_by_the_next_keeper():
     swarm.processes["keeper-0"].kill()
     swarm.start_keeper(0)
