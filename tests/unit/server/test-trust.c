@@ -5,6 +5,7 @@
 #include "common/base/alloc.h"
 #include "common/store/keeper-audits.h"
 #include "common/swarm/reputation.h"
+#include "common/swarm/statement.h"
 #include "common/sys/file.h"
 #include "server/host.h"
 #include "server/project.h"
@@ -176,6 +177,82 @@ static void a_seals_changes_go_with_its_row_once_the_database_has_the_rest(void 
     assert_int_equal(row.reputation_count, 0);
 }
 
+/* Version 1 of the trunk, whose seal says that update `number` was found valid. */
+static void store_seal(struct scene *scene, const struct skep_key *key, uint8_t number)
+{
+    struct skep_finding finding = {.update = {{number}}, .donor = DONOR};
+    struct skep_seal seal = {.project = scene->project.manifest.project,
+                             .shard = {.kind = SKEP_SHARD_TRUNK},
+                             .version = 1,
+                             .finding_count = 1,
+                             .findings = &finding};
+    char *payload = skep_seal_encode(&seal);
+    char *text = skep_statement_sign_text(key, SKEP_TYPE_SEAL, payload);
+    struct skep_version_row row = {.version = 1, .seal = text};
+    assert_int_equal(
+        skep_keeper_db_add_version(scene->host.db, &seal.project, &seal.shard, &row, NULL, 0, NULL),
+        SKEP_OK);
+    scene->shard.versions[0].version = 1;
+    free(text);
+    free(payload);
+}
+
+/* What a lone keeper's machine at version 1 puts into its next seal. */
+static struct skep_seal next_seal(struct skep_round *round)
+{
+    struct skep_round_update update = {.hash = {{9}}, .donor = OTHER, .base_version = 1};
+    struct skep_round_outcome outcome = {.updates = {{.merged = true}}};
+    struct skep_seal seal = {0};
+    struct skep_round_action action;
+    skep_round_add(round, &update, 1000);
+    skep_round_merged(round, 1, &update, 1, &outcome, 1000);
+    while (skep_round_take(round, &action)) {
+        const struct skep_buffer *vote = &action.memory.vote_payload;
+        if (action.kind == SKEP_ROUND_PERSIST && seal.version == 0) {
+            assert_int_equal(skep_seal_decode(vote->data, vote->size, &seal, NULL), SKEP_OK);
+        }
+        skep_round_action_done(&action);
+    }
+    return seal;
+}
+
+static void a_machine_that_starts_is_told_what_no_seal_says(void **state)
+{
+    struct scene *scene = *state;
+    uint8_t seed[32] = {5};
+    struct skep_key *key = skep_key_from_seed(seed);
+    struct skep_peer_id id = skep_key_id(key);
+    struct skep_manifest *manifest = &scene->project.manifest;
+    struct skep_round_memory memory = {.version = 1};
+    manifest->keepers = &id;
+    manifest->keeper_count = 1;
+    manifest->replicas = 1;
+    manifest->merge.most_updates = 4;
+    scene->host.loop = skep_loop_new();
+    add(scene, 0, &DONOR, SKEP_AUDIT_VALID);
+    add(scene, 1, &OTHER, SKEP_AUDIT_INVALID);
+    struct skep_audit_row late = {
+        .update = {{2}}, .shard = {.kind = SKEP_SHARD_TRUNK}, .donor = DONOR};
+    late.verdict = SKEP_AUDIT_VALID;
+    assert_int_equal(skep_keeper_db_add_audit(scene->host.db, &manifest->project, &late, NULL),
+                     SKEP_OK);
+    store_seal(scene, key, 0);
+    scene->shard.round = skep_round_new(manifest, &(struct skep_shard){.kind = SKEP_SHARD_TRUNK},
+                                        key, &memory, NULL, 0);
+    skep_trust_tell(&scene->shard);
+    struct skep_seal seal = next_seal(scene->shard.round);
+    assert_int_equal(seal.finding_count, 2);
+    assert_int_equal(seal.findings[0].update.bytes[0], 1);
+    assert_int_equal(seal.findings[0].verdict, SKEP_VERDICT_INVALID);
+    assert_int_equal(seal.findings[1].update.bytes[0], 2);
+    assert_int_equal(seal.findings[1].verdict, SKEP_VERDICT_VALID);
+    skep_seal_done(&seal);
+    skep_round_free(scene->shard.round);
+    skep_loop_free(scene->host.loop);
+    skep_key_free(key);
+    manifest->keepers = NULL;
+}
+
 static void histories_are_a_chain_where_the_link_before_is_known(void **state)
 {
     struct scene *scene = *state;
@@ -217,6 +294,7 @@ int main(void)
         IN_SCENE(a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing),
         IN_SCENE(what_a_seal_bans_is_banned_where_nothing_is_audited_too),
         IN_SCENE(a_seals_changes_go_with_its_row_once_the_database_has_the_rest),
+        IN_SCENE(a_machine_that_starts_is_told_what_no_seal_says),
         IN_SCENE(histories_are_a_chain_where_the_link_before_is_known),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
