@@ -12,9 +12,10 @@ INTEGRATION_TESTS = \
     tests/integration/test-safetensors.py \
     tests/integration/test-swarm.py \
     tests/integration/test-tickets.py \
+    tests/integration/test-verdicts.py \
     tests/integration/test-worker.py
 TESTS += $(INTEGRATION_TESTS)
-EXTRA_DIST += $(INTEGRATION_TESTS) tests/integration/lib/skep.py
+EXTRA_DIST += $(INTEGRATION_TESTS) tests/integration/lib/skep.py tests/integration/lib/cheat.py
 
 check_PROGRAMS += tests/integration/make-job
 tests_integration_make_job_SOURCES = tests/integration/make-job.c tests/lib/job-maker.c \

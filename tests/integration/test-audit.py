@@ -3,54 +3,15 @@
 import base64
 import json
 import os
-import shutil
 import sqlite3
 import sys
 
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
+import cheat
 import skep
 
-TASK = skep.TINY_TASK.replace("stamp_bits: 1", "stamp_bits: 1\n  remote: false\n  audits: true")
-
-# A worker that trains like the real one and then turns the sign of everything it publishes.
-CHEAT = '''#!/usr/bin/python3
-import glob, os, struct, subprocess, sys
-
-def turn(data):
-    """An update's body with each value's sign turned: the codebook backwards and negative, each code counted from its other end."""
-    out = data[:4]
-    at = 4
-    for _ in range(struct.unpack_from("<I", data)[0]):
-        codebook = struct.unpack_from("<4f", data, at)
-        blocks, size = struct.unpack_from("<II", data, at + 16)
-        bits = [data[at + 24 + i // 8] >> i % 8 & 1 for i in range(8 * size)]
-        i = 0
-        while len(bits) - i >= 8:
-            while bits[i]:
-                i += 1
-            i += 6
-            bits[i] ^= 1
-            bits[i + 1] ^= 1
-            i += 2
-        packed = bytes(sum(bits[8 * j + k] << k for k in range(8)) for j in range(size))
-        out += struct.pack("<4f", *(0.0 - value for value in reversed(codebook))) + struct.pack("<II", blocks, size) + packed
-        at += 24 + size
-    return out
-
-worker = subprocess.Popen([os.environ["REAL_WORKER"]] + sys.argv[1:], stdout=subprocess.PIPE, text=True)
-for line in worker.stdout:
-    if '"done"' in line:
-        for path in glob.glob(os.path.join(os.path.dirname(sys.argv[1]), "*.body")):
-            with open(path, "rb") as file:
-                body = turn(file.read())
-            with open(path, "wb") as file:
-                file.write(body)
-    print(line, end="", flush=True)
-sys.exit(worker.wait())
-'''
-
 tap = skep.Tap()
-swarm = skep.Swarm(keepers=1, donors=0, task=TASK)
+swarm = skep.Swarm(keepers=1, donors=0, task=cheat.TASK)
 
 
 def audits():
@@ -62,15 +23,9 @@ def found(verdict, **fields):
             if one["verdict"] == verdict and all(one[key] == value for key, value in fields.items())]
 
 
-def start_donor(i, program, environment=None):
-    arguments = [program, "--dir", swarm.path(f"donor-{i}"), "--listen-host", swarm.donor_host(i),
-                 "--attach", swarm.project, "--bootstrap", f"{swarm.keeper_host(0)}:{skep.PORT}"]
-    swarm.processes[f"donor-{i}"] = skep.Process(arguments, swarm.path(f"donor-{i}.log"), environment)
-
-
 @tap.case
 def an_honest_donors_jobs_are_found_valid_and_merged():
-    start_donor(0, skep.program("skepd"))
+    cheat.start_donor(swarm, 0, skep.program("skepd"))
     skep.wait("three rounds", lambda: swarm.versions(0) >= 3)
     assert not found("invalid") and not found("unanswered"), audits()
     trunks = found("valid", shard="trunk")
@@ -100,14 +55,7 @@ def what_is_open_is_taken_up_by_the_next_keeper():
 
 @tap.case
 def a_donor_that_turns_its_updates_around_is_caught_and_refused():
-    folder = swarm.path("cheat")
-    os.mkdir(folder)
-    shutil.copy(skep.program("skepd"), folder)
-    worker = os.path.join(folder, "skep-worker")
-    with open(worker, "w") as file:
-        file.write(CHEAT)
-    os.chmod(worker, 0o755)
-    start_donor(1, os.path.join(folder, "skepd"), {"REAL_WORKER": os.path.abspath(skep.program("skep-worker"))})
+    cheat.start_cheat(swarm, 1)
     skep.wait("an invalid update", lambda: found("invalid", shard="trunk"))
     caught = found("invalid", shard="trunk")[0]
     assert caught["distance"] > 1, caught
@@ -137,10 +85,10 @@ def reputations():
 
 @tap.case
 def the_seals_say_what_was_found_and_a_keeper_that_knows_nothing_else_knows_the_ban():
-    cheat = found("invalid", shard="trunk")[0]["donor"]
+    caught = found("invalid", shard="trunk")[0]["donor"]
     findings = [(seal["version"], one) for seal in seals() for one in seal["findings"] if one["verdict"] == "invalid"]
-    assert [one["donor"] for _, one in findings] == [cheat] * len(findings) and findings, findings
-    banned = [{"donor": cheat, "version": findings[0][0]}]
+    assert [one["donor"] for _, one in findings] == [caught] * len(findings) and findings, findings
+    banned = [{"donor": caught, "version": findings[0][0]}]
     assert audits()["banned"] == banned, audits()["banned"]
     receipts = [one for seal in seals() for one in seal["receipts"]]
     assert receipts and all(one["audited"] for one in receipts), receipts
@@ -149,7 +97,7 @@ def the_seals_say_what_was_found_and_a_keeper_that_knows_nothing_else_knows_the_
     version = swarm.versions(0)
     swarm.processes["keeper-0"].kill()
     before = reputations()
-    assert len(before) == 2 and {row[0].hex() for row in before} >= {cheat}, before
+    assert len(before) == 2 and {row[0].hex() for row in before} >= {caught}, before
     with open_database() as database:
         database.execute("DELETE FROM reputation")
         database.execute("DELETE FROM audit")
