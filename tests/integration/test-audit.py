@@ -38,19 +38,19 @@ def an_honest_donors_jobs_are_found_valid_and_merged():
 
 
 @tap.case
-def the_donor_is_told_why_its_credit_comes_late():
-    for command in ("status", "credit"):
-        text = swarm.skep(command, "--dir", swarm.path("donor-0")).decode()
-        assert "first 42 jobs of a new donor are repeated before they earn credit" in text, text
-
-
-@tap.case
 def what_is_open_is_taken_up_by_the_next_keeper():
     swarm.processes["keeper-0"].kill()
     swarm.start_keeper(0)
     version = swarm.versions(0)
     skep.wait("two rounds more", lambda: swarm.versions(0) >= version + 2)
     assert not found("invalid") and not found("unanswered"), audits()
+
+
+@tap.case
+def the_donor_is_told_why_its_credit_comes_late():
+    for command in ("status", "credit"):
+        text = swarm.skep(command, "--dir", swarm.path("donor-0")).decode()
+        assert "first 42 jobs of a new donor are repeated before they earn credit" in text, text
 
 
 @tap.case
@@ -92,8 +92,9 @@ def the_seals_say_what_was_found_and_a_keeper_that_knows_nothing_else_knows_the_
     assert audits()["banned"] == banned, audits()["banned"]
     receipts = [one for seal in seals() for one in seal["receipts"]]
     assert receipts and all(one["audited"] for one in receipts), receipts
-    swarm.stop_donors()
+    swarm.skep("pause", "--dir", swarm.path("donor-0"))  # it still shows what its last job began with
     skep.wait("nothing to wait", lambda: swarm.status(0)["updates_waiting"] == 0 and audits()["jobs_waiting"] == 0)
+    swarm.stop_donors()
     version = swarm.versions(0)
     swarm.processes["keeper-0"].kill()
     before = reputations()
