@@ -60,6 +60,11 @@ void sim_audits_load(struct sim_world *world, struct sim_keeper *keeper)
     }
 }
 
+bool sim_is_banned(const struct sim_keeper *keeper, const struct skep_peer_id *donor)
+{
+    return skep_reputation_find(keeper->reputations, donor).banned;
+}
+
 static bool majority_audits(const struct sim_world *world)
 {
     size_t auditors = 0;

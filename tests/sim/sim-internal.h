@@ -156,6 +156,8 @@ void sim_audit_ask(struct sim_world *world, const struct sim_keeper *keeper, siz
 void sim_audit_done(struct sim_world *world, struct sim_keeper *keeper, size_t index);
 /* A keeper starts: what its seals say, and its machine is told the rest of what it found. */
 void sim_audits_load(struct sim_world *world, struct sim_keeper *keeper);
+/* By one of the keeper's seals: its updates are not let in. */
+bool sim_is_banned(const struct sim_keeper *keeper, const struct skep_peer_id *donor);
 /* The first seal of a version: what it says was found must be so, for the first time, and no banned donor is in its list. */
 void sim_audits_check(struct sim_world *world, const struct skep_seal *seal);
 /* All keepers know the same of the donors. */

@@ -97,7 +97,7 @@ void sim_keeper_start(struct sim_world *world, struct sim_keeper *keeper)
         skep_round_new(&world->manifest, &world->shard, keeper->key, &memory, recent, count);
     sim_audits_load(world, keeper);
     for (size_t i = 0; i < world->update_count; i++) {
-        if (keeper->stored[i]) {
+        if (keeper->stored[i] && !sim_is_banned(keeper, &world->updates[i].update.donor)) {
             skep_round_add(keeper->round, &world->updates[i].update, sim_local_ms(world, keeper));
         }
     }
@@ -371,7 +371,7 @@ static void store_update(struct sim_world *world, struct sim_keeper *keeper, siz
     const struct skep_round_update *update = &world->updates[index].update;
     uint64_t version = head_version(keeper);
     if (update->base_version > version || update->base_version + 2 < version ||
-        skep_reputation_find(keeper->reputations, &update->donor).banned) {
+        sim_is_banned(keeper, &update->donor)) {
         return;
     }
     if (!keeper->stored[index]) {
