@@ -158,6 +158,9 @@ static int take_trunk(struct skep_audit_load *load, const struct skep_audit_row 
     struct skep_buffer file = {0};
     int result = read_update(load, &row->update, &file, err);
     if (result == SKEP_OK) {
+        free(load->parts); /* a rival's of the same ticket */
+        load->parts = NULL;
+        load->part_count = 0;
         result = skep_update_open_parts(file.data, file.size, &load->parts, &load->part_count, err);
     }
     skep_buffer_done(&file);
@@ -308,52 +311,109 @@ out:
     return result;
 }
 
+/* The pinned state against the root that was sealed, which admission compared with the donor's. What our own disk has changed must not tell
+ * against a donor. */
+static int check_state(const struct skep_kept_shard *shard, uint64_t version, const char *path,
+                       struct skep_hash *ret_root, struct skep_error *err)
+{
+    struct skep_buffer state = {0};
+    struct skep_chunks chunks = {0};
+    struct skep_version_row row = {0};
+    const struct skep_manifest *manifest = &shard->project->manifest;
+    int result = skep_keeper_db_get_version(shard->project->host->db, &manifest->project,
+                                            &shard->shard, version, &row, err);
+    free((void *)row.seal);
+    if (result == SKEP_OK) {
+        result = skep_file_read(path, SKEP_LIMIT_STATE_BYTES, &state, err);
+    }
+    if (result == SKEP_OK) {
+        skep_chunks_of(state.data, state.size, manifest->chunk_bytes, &chunks);
+        *ret_root = skep_chunks_root(&chunks);
+        skep_chunks_done(&chunks);
+        skep_buffer_done(&state);
+        if (!skep_hash_equal(ret_root, &row.root)) {
+            char found[SKEP_ID_TEXT_SIZE];
+            strcpy(found, skep_id_text(ret_root->bytes));
+            result = skep_error_set(
+                err, SKEP_ERR_HASH, "%s has root %.12s, not that of %s version %llu, %.12s", path,
+                found, shard->text, (unsigned long long)version, skep_id_text(row.root.bytes));
+        }
+    }
+    return result;
+}
+
+/* The same, and another file in its place if the disk has changed it: from memory if that is the newest version. It gets a name of its own, so the
+ * blob that shared its bytes stays as it is. */
+static int check_and_mend(struct skep_kept_shard *shard, uint64_t version, const char *path,
+                          struct skep_hash *ret_root, struct skep_error *err)
+{
+    struct skep_buffer room = {0};
+    const struct skep_buffer *state = NULL;
+    int result = check_state(shard, version, path, ret_root, err);
+    if (result != SKEP_ERR_HASH ||
+        skep_kept_shard_state(shard, version, &room, &state, NULL) != SKEP_OK) {
+        skep_buffer_done(&room);
+        return result;
+    }
+    skep_log(SKEP_LOG_WARNING, "held again, the disk has changed it: %s",
+             err != NULL ? err->text : path);
+    (void)unlink(path);
+    result = skep_file_write_quick(path, 0600, state->data, state->size, err);
+    skep_buffer_done(&room);
+    return result == SKEP_OK ? check_state(shard, version, path, ret_root, err) : result;
+}
+
 /* One shard of the job: its place in the job file, and its history in the folder. */
 static int write_shard(const struct skep_audit_load *load, struct skep_kept_shard *shard,
                        const struct skep_update_part *part, struct skep_evidence *evidence,
                        struct skep_job_shard *to, struct skep_error *err)
 {
-    struct skep_buffer state = {0};
-    struct skep_chunks chunks = {0};
     to->shard = shard->shard;
     to->base_version = part->base_version;
     to->state = state_path(load, shard, part->base_version);
     to->moments = shard_path(load, shard, "moments-before");
     to->residual = shard_path(load, shard, "residual-before");
-    int result = skep_file_read(to->state, SKEP_LIMIT_STATE_BYTES, &state, err);
-    if (result == SKEP_OK) {
-        skep_chunks_of(state.data, state.size, load->project->manifest.chunk_bytes, &chunks);
-        to->root = skep_chunks_root(&chunks);
-        skep_chunks_done(&chunks);
-        skep_buffer_done(&state);
-        result = write_before(load, shard, &part->before, evidence, err);
+    int result = check_and_mend(shard, part->base_version, to->state, &to->root, err);
+    return result == SKEP_OK ? write_before(load, shard, &part->before, evidence, err) : result;
+}
+
+/* The job's data by name, each read once: the worker would train on whatever lies there. */
+static int write_chunks(const struct skep_audit_load *load, struct skep_job_file *file,
+                        struct skep_error *err)
+{
+    struct skep_blobs *blobs = load->project->host->blobs;
+    struct skep_buffer data = {0};
+    size_t *places = NULL;
+    int result = SKEP_OK;
+    file->chunk_count = slice_of(load, &places);
+    file->chunks = skep_alloc(file->chunk_count + 1, sizeof *file->chunks);
+    for (size_t i = 0; i < file->chunk_count; i++) {
+        const struct skep_hash *hash = &load->project->manifest.train.chunks[places[i]];
+        file->chunks[i] = skep_blobs_path(blobs, hash);
+        result = result == SKEP_OK ? skep_blobs_get(blobs, hash, &data, err) : result;
     }
+    skep_buffer_done(&data);
+    free(places);
     return result;
 }
 
 static int describe(const struct skep_audit_load *load, struct skep_evidence *evidence,
                     struct skep_job_file *file, struct skep_error *err)
 {
-    const struct skep_manifest *manifest = &load->project->manifest;
-    size_t *places = NULL;
     struct skep_update_part trunk = {.shard = {.kind = SKEP_SHARD_TRUNK},
                                      .base_version = load->trunk_version,
                                      .before = load->trunk_before};
     file->manifest = skep_format("%s/manifest", load->folder);
     file->ticket = load->ticket;
     file->trunk_version = load->trunk_version;
-    file->chunk_count = slice_of(load, &places);
-    file->chunks = skep_alloc(file->chunk_count + 1, sizeof *file->chunks);
-    for (size_t i = 0; i < file->chunk_count; i++) {
-        file->chunks[i] =
-            skep_blobs_path(load->project->host->blobs, &manifest->train.chunks[places[i]]);
-    }
-    free(places);
     file->threads = 1;
     file->device = skep_strdup("cpu");
     file->shard_count = load->part_count + 1;
     file->shards = skep_alloc(file->shard_count, sizeof *file->shards);
-    int result = write_shard(load, trunk_of(load), &trunk, evidence, &file->shards[0], err);
+    int result = write_chunks(load, file, err);
+    if (result == SKEP_OK) {
+        result = write_shard(load, trunk_of(load), &trunk, evidence, &file->shards[0], err);
+    }
     for (size_t i = 0; i < load->part_count && result == SKEP_OK; i++) {
         result = write_shard(load, part_shard(load, i), &load->parts[i], evidence,
                              &file->shards[i + 1], err);

@@ -75,7 +75,8 @@ void skep_audit_load_histories(const struct skep_audit_load *load,
 /* Is everything there that repeating it takes? */
 bool skep_audit_load_complete(const struct skep_audit_load *load,
                               const struct skep_evidence *evidence, uint64_t now_ms);
-/* Makes the folder one that skep-worker takes; *ret_path is the job file, which the caller frees. */
+/* Makes the folder one that skep-worker takes; *ret_path is the job file, which the caller frees. SKEP_ERR_HASH if our disk has changed a state or the
+ * data: no job that says anything of the donor. */
 int skep_audit_load_write(const struct skep_audit_load *load, struct skep_evidence *evidence,
                           char **ret_path, struct skep_error *err);
 /* Do the update and the trunk's list of the job's shards say the same of what the job began with? */

@@ -1,8 +1,11 @@
 #!/usr/bin/python3
 """A keeper that audits: an honest donor's jobs are repeated, found valid and merged; one that turns its updates around is caught. Prints TAP."""
 import base64
+import contextlib
+import glob
 import json
 import os
+import re
 import sqlite3
 import sys
 
@@ -44,6 +47,36 @@ def what_is_open_is_taken_up_by_the_next_keeper():
     version = swarm.versions(0)
     skep.wait("two rounds more", lambda: swarm.versions(0) >= version + 2)
     assert not found("invalid") and not found("unanswered"), audits()
+
+
+def spoil_states():
+    """Turns signs in the files of the newest versions, as a bad disk would: what the keeper serves and merges onto is in its memory."""
+    with contextlib.closing(sqlite3.connect(swarm.path("keeper-0", "keeper.db"))) as rows:
+        states = [row[0].hex() for row in rows.execute("SELECT state, max(version) FROM version GROUP BY shard")]
+    for path in glob.glob(swarm.path("keeper-0", "blobs", "**"), recursive=True):
+        if os.path.basename(path) in states and path not in spoiled:
+            with open(path, "r+b") as file:
+                data = bytearray(file.read())
+                for at in range(len(data) // 4, len(data) // 2):
+                    data[at] ^= 0x80
+                file.seek(0)
+                file.write(data)
+            spoiled.add(path)
+
+
+spoiled = set()
+
+
+@tap.case
+def a_keeper_whose_disk_changes_what_a_job_began_with_accuses_nobody():
+    def noticed():
+        spoil_states()
+        return re.search(r"(held again|cannot begin).* has root", swarm.processes["keeper-0"].tail(1000))
+
+    skep.wait("a state that is not what was sealed", noticed)
+    version = swarm.versions(0)
+    skep.wait("two rounds more", lambda: swarm.versions(0) >= version + 2)
+    assert not found("invalid"), audits()
 
 
 @tap.case
