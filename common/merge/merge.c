@@ -120,7 +120,8 @@ static void read_codebooks(struct skep_merge_round *merge)
 
 static void flatten_peaks(struct skep_merge_round *merge)
 {
-    for (size_t t = 0; t < merge->shard->tensor_count; t++) {
+    bool clips = merge->config->clip_permille != 0;
+    for (size_t t = 0; t < merge->shard->tensor_count && clips; t++) {
         int64_t *entries = merge->entries + t * 4 * merge->n;
         int64_t limit = peak_limit(merge, t);
         for (size_t tag = 0; tag < 4 * merge->n; tag++) {

@@ -8,7 +8,8 @@
  *      saw no token, a free rider) not at all; n is what is left;
  *   2. peaks are flattened: per tensor no value may be larger than twice the median of the updates' largest ones (n >= 5; updates that
  *      send only zeros of it do not count). Then each update is clipped to c = min(clip_permille of the round's median norm, norm
- *      limit) and weighted by its staleness s: 1, 0.7071, 0.5774 (1/sqrt(1+s));
+ *      limit) and weighted by its staleness s: 1, 0.7071, 0.5774 (1/sqrt(1+s)). clip_permille 0, for comparisons, leaves peaks and norms
+ *      as they are but for the norm limit;
  *   3. the rule makes one aggregate of them;
  *   4. the aggregate is scaled by clamp(median norm after step 2 / its norm, 1, 2), so that the step does not shrink with n nor with
  *      what a rule leaves out;

@@ -200,6 +200,14 @@ static char **merge_environment(const char *const *extra, char *more)
     return merged;
 }
 
+/* Libraries open sockets that a child would inherit (the DHT's): it could outlive us and keep our port from our successor. */
+static void keep_to_ourselves(void)
+{
+#ifdef CLOSE_RANGE_CLOEXEC
+    close_range(STDERR_FILENO + 1, ~0u, CLOSE_RANGE_CLOEXEC);
+#endif
+}
+
 static int spawn(struct skep_loop *loop, const struct skep_process_options *options, int stderr_fd,
                  struct skep_process *process)
 {
@@ -227,6 +235,7 @@ static int spawn(struct skep_loop *loop, const struct skep_process_options *opti
         .stdio = stdio,
         .stdio_count = 3,
     };
+    keep_to_ourselves();
     process->uv.data = process;
     process->open_handles++;
     int bad = uv_spawn(skep_loop_uv(loop), &process->uv, &how);

@@ -311,7 +311,8 @@ def flatten(line):
         update.values = {}
     for t in range(len(line.tensors)):
         peaks = [max(map(abs, update.raw[t].values())) for update in counting]
-        limit = min(2 * median_of_nonzero(peaks) if len(peaks) >= 5 else 0, ENTRY_LIMIT) or ENTRY_LIMIT
+        votes = len(peaks) >= 5 and line.clip > 0
+        limit = min(2 * median_of_nonzero(peaks) if votes else 0, ENTRY_LIMIT) or ENTRY_LIMIT
         for update in line.updates:
             update.values.update({place: min(max(value, -limit), limit) for place, value in update.raw[t].items()})
 
