@@ -202,7 +202,7 @@ void skep_manifest_defaults(struct skep_manifest *manifest)
     manifest->update =
         (struct skep_update_config){.keep = 256, .error_decay_permille = 950, .scale_ceiling = 10};
     manifest->merge = (struct skep_merge_config){
-        .rule = SKEP_MERGE_GEOMETRIC_MEDIAN,
+        .rule = SKEP_MERGE_MEAN,
         .liars_permille = 250,
         .clip_permille = 1000,
         .overlap_permille = 400,

@@ -10,8 +10,8 @@ import skep
 
 tap = skep.Tap()
 CELL = os.path.join(skep.BUILD, "tests/bench/attack/attack-cell")
-SMALL = ["--donors", "8", "--rounds", "40", "--set", "dim=16", "--set", "hidden=32", "--set", "layers=1", "--rule", "geometric_median"]
-BARE = ["--rule", "mean", "--forgets", "--set", "clip_permille=0", "--set", "overlap_permille=0"]
+SMALL = ["--donors", "8", "--rounds", "40", "--set", "dim=16", "--set", "hidden=32", "--set", "layers=1"]
+BARE = ["--forgets", "--set", "clip_permille=0", "--set", "overlap_permille=0"]
 known = {}
 
 

@@ -180,7 +180,7 @@ static void a_wrong_field_of_a_section_is_refused_by_name(void **state)
          "inputs, classes, dim, hidden, layers, rows, columns, experts_per_token"},
         {"\"beta1\":0.9", "\"beta1\":1",
          "manifest.training: field beta1 is 1; allowed: a number from 0 to 0.9999"},
-        {"\"geometric_median\"", "\"sum\"",
+        {"\"mean\"", "\"sum\"",
          "manifest.merge: field rule is \"sum\"; allowed: mean, coordinate_median, trimmed_mean, "
          "krum, multi_krum, geometric_median, centered_clip, nnm_trimmed_mean, "
          "nnm_geometric_median"},
