@@ -46,7 +46,7 @@ def what_is_open_is_taken_up_by_the_next_keeper():
     swarm.start_keeper(0)
     version = swarm.versions(0)
     skep.wait("two rounds more", lambda: swarm.versions(0) >= version + 2)
-    assert not found("invalid") and not found("unanswered"), audits()
+    assert not found("invalid"), audits()  # a job that was in hand may have ended unanswered: server/audit.h
 
 
 def spoil_states():
