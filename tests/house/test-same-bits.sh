@@ -1,6 +1,10 @@
 #!/bin/sh
 # The merge gives the same bits whoever compiles it: its pure parts are built by several compilers, also for AArch64 under qemu, and each build runs
 # the corpus of schemas/vectors/merge. Prints TAP; what the machine lacks is skipped.
+[ -z "${SKEP_SEEN-}" ] || {
+    echo "1..0 # SKIP it builds with all compilers itself, and was seen beside another build"
+    exit 0
+}
 source=${SKEP_SOURCE:-.}
 folder=$(mktemp -d) || exit 1
 trap 'rm -rf "$folder"' EXIT

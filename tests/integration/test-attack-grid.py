@@ -8,6 +8,9 @@ import sys
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib"))
 import skep
 
+if os.environ.get("SKEP_SEEN"):
+    print("1..0 # SKIP the same in every build, and seen in another")
+    sys.exit(0)
 tap = skep.Tap()
 CELL = os.path.join(skep.BUILD, "tests/bench/attack/attack-cell")
 SMALL = ["--donors", "8", "--rounds", "40", "--set", "dim=16", "--set", "hidden=32", "--set", "layers=1"]

@@ -1,6 +1,7 @@
 /* Histories are shown to keepers that ask, which live in memory; the test brings the time. */
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 
 #include "client/agent/showing.h"
 #include "common/base/alloc.h"
@@ -219,8 +220,20 @@ static void a_wish_keeps_the_donor_awake_and_jobs_of_the_last_run_are_shown(void
 
 #define IN_WORLD(test) cmocka_unit_test_setup_teardown(test, world_new, world_free)
 
+/* Our keepers answer within the call, so what a real loop would do one after the other happens one inside the other. */
+static void make_room(void)
+{
+    struct rlimit stack;
+    if (getrlimit(RLIMIT_STACK, &stack) == 0) {
+        rlim_t wanted = (rlim_t)256 << 20;
+        stack.rlim_cur = stack.rlim_max < wanted ? stack.rlim_max : wanted;
+        setrlimit(RLIMIT_STACK, &stack);
+    }
+}
+
 int main(void)
 {
+    make_room();
     const struct CMUnitTest tests[] = {
         IN_WORLD(every_keeper_gets_what_it_asks_for_and_what_is_not_here_is_passed_over),
         IN_WORLD(keepers_are_asked_now_and_then_and_soon_when_one_wants_something),
