@@ -67,7 +67,7 @@ void skep_audit_load_remove(struct skep_audit_load *load)
 static int hold(const char *from, const char *to, struct skep_error *err)
 {
     struct skep_buffer file = {0};
-    if (link(from, to) == 0 || errno == EEXIST) {
+    if (skep_file_exists(to) || link(from, to) == 0 || errno == EEXIST) {
         return SKEP_OK;
     }
     int result = skep_file_read(from, SKEP_LIMIT_STATE_BYTES, &file, err);
@@ -81,6 +81,16 @@ static int hold(const char *from, const char *to, struct skep_error *err)
 static char *update_path(const struct skep_audit_load *load, const struct skep_hash *update)
 {
     return skep_format("%s/%s.update", load->folder, skep_id_text(update->bytes));
+}
+
+bool skep_audit_load_holds(struct skep_project *project, const struct skep_audit_row *row)
+{
+    struct skep_audit_load *load = skep_audit_load_new(project, &row->donor, &row->ticket);
+    char *path = update_path(load, &row->update);
+    bool holds = skep_file_exists(path);
+    free(path);
+    skep_audit_load_free(load);
+    return holds;
 }
 
 static char *state_path(const struct skep_audit_load *load, const struct skep_kept_shard *shard,
@@ -105,11 +115,10 @@ static struct skep_kept_shard *trunk_of(const struct skep_audit_load *load)
     return load->project->shards[0];
 }
 
-/* False if the state is not held yet. */
-static bool pin(struct skep_audit_load *load, struct skep_kept_shard *shard, uint64_t version)
+/* False if the state is not held (yet). */
+static bool pin(const struct skep_audit_load *load, struct skep_kept_shard *shard, uint64_t version)
 {
     if (shard == NULL) {
-        load->hopeless = true;
         return false;
     }
     char *to = state_path(load, shard, version);
@@ -123,8 +132,6 @@ static bool pin(struct skep_audit_load *load, struct skep_kept_shard *shard, uin
             skep_log(SKEP_LOG_WARNING, "%s", reason.text);
         }
         free(from);
-    } else if (!held && version <= skep_kept_shard_head(shard)->version) {
-        load->hopeless = true;
     }
     free(to);
     return held;

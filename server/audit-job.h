@@ -50,7 +50,6 @@ struct skep_audit_load {
     uint64_t trunk_ms; /* since then */
     uint64_t asked_ms; /* the agreement asks for its updates since then; 0: it does not */
     bool pinned;       /* all states are in the folder */
-    bool hopeless;     /* one of them is gone */
 };
 
 struct skep_hash skep_audit_id(const struct skep_project_id *project,
@@ -58,6 +57,8 @@ struct skep_hash skep_audit_id(const struct skep_project_id *project,
 struct skep_audit_load *skep_audit_load_new(struct skep_project *project,
                                             const struct skep_peer_id *donor,
                                             const struct skep_hash *ticket);
+/* Does the folder of the row's job have its update? */
+bool skep_audit_load_holds(struct skep_project *project, const struct skep_audit_row *row);
 void skep_audit_load_free(struct skep_audit_load *load);
 /* And its folder. */
 void skep_audit_load_remove(struct skep_audit_load *load);
@@ -65,7 +66,7 @@ void skep_audit_load_remove(struct skep_audit_load *load);
 /* Takes an update whose file is among the blobs or in the folder. */
 int skep_audit_load_add(struct skep_audit_load *load, const struct skep_audit_row *row,
                         uint64_t now_ms, struct skep_error *err);
-/* Holds the states that are still to be held; sets `pinned` or `hopeless`, or neither if the keeper is behind the donor. */
+/* Holds the states that are still to be held; sets `pinned` once all are. One that is gone here never will be. */
 void skep_audit_load_pin(struct skep_audit_load *load);
 /* Each history that is needed; until `each` says false. */
 void skep_audit_load_histories(const struct skep_audit_load *load,

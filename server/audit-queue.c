@@ -36,7 +36,7 @@ struct skep_audit_job *skep_audit_queue_add(struct skep_audit_queue *queue,
         return NULL;
     }
     struct skep_audit_job *job = skep_alloc(1, sizeof *job);
-    *job = (struct skep_audit_job){.id = *id, .order = queue->order++};
+    *job = (struct skep_audit_job){.id = *id};
     struct skep_audit_job **end = &queue->jobs;
     while (*end != NULL) {
         end = &(*end)->next;
@@ -60,6 +60,15 @@ void skep_audit_queue_ready(struct skep_audit_job *job)
 {
     if (job->stage == SKEP_AUDIT_WAITING) {
         job->stage = SKEP_AUDIT_READY;
+    }
+}
+
+void skep_audit_queue_again(const struct skep_audit_queue *queue, struct skep_audit_job *job,
+                            uint64_t now_ms)
+{
+    if (job->stage == SKEP_AUDIT_READY || job->stage == SKEP_AUDIT_RUNNING) {
+        job->stage = SKEP_AUDIT_WAITING;
+        job->deadline_ms = now_ms + queue->wait_ms;
     }
 }
 

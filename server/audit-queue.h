@@ -2,8 +2,9 @@
  * Which jobs a keeper repeats, and when: one at a time, those that a merge waits for first.
  *
  *   add() -> PINNED --want()--> WAITING --ready()--> READY --next()--> RUNNING --ended(well)--> gone
- *              |                  |                    ^                  |
- *              '--forget()-> gone '--expire()-> gone   '--ended(badly)----'  (SKEP_AUDIT_TRIES times, then gone)
+ *              |                |     ^                | ^                |  |
+ *              |                |     '----again()-----'-)----------------'  |
+ *              '--> gone        '--expired()-> gone      '---ended(badly)----'  (SKEP_AUDIT_TRIES times, then gone)
  *
  * PINNED: what the job began with is held, because a lot may fall on it after its merge. WAITING: for the trunk's update, data chunks or
  * the donor's histories, no longer than until its deadline. Pure: the time comes with the calls; audit.c does what is said here.
@@ -31,8 +32,7 @@ struct skep_audit_job {
     struct skep_audit_job *next;
     struct skep_hash id; /* of project, donor and ticket */
     enum skep_audit_stage stage;
-    bool urgent; /* a merge waits for it */
-    uint64_t order;
+    bool urgent;          /* a merge waits for it */
     uint64_t deadline_ms; /* WAITING */
     unsigned tries;
     void *load;
@@ -44,7 +44,6 @@ struct skep_audit_queue {
     size_t count;
     size_t limit;
     uint64_t wait_ms; /* longest WAITING */
-    uint64_t order;
 };
 
 struct skep_audit_job *skep_audit_queue_find(const struct skep_audit_queue *queue,
@@ -59,6 +58,9 @@ void skep_audit_queue_want(struct skep_audit_queue *queue, struct skep_audit_job
                            uint64_t now_ms);
 /* WAITING -> READY: all that it needs is there. */
 void skep_audit_queue_ready(struct skep_audit_job *job);
+/* READY or RUNNING -> WAITING, with a deadline of its own: more has come that belongs to it. Who ran it has ended that. */
+void skep_audit_queue_again(const struct skep_audit_queue *queue, struct skep_audit_job *job,
+                            uint64_t now_ms);
 /* The next to run, now RUNNING; NULL while one runs or none is ready. */
 struct skep_audit_job *skep_audit_queue_next(struct skep_audit_queue *queue);
 /* It stopped running: true if it is over, else it is READY again. Over means that the caller removes it. */

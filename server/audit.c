@@ -388,6 +388,18 @@ static struct skep_audit_job *job_of(struct skep_project *project, const struct 
     return job;
 }
 
+/* An update came of a job that was thought to be whole: it is repeated when what belongs to that has come, too. */
+static void take_up_again(struct skep_audit *audit, struct skep_audit_job *job)
+{
+    if (audit->running == job) {
+        skep_process_free(audit->worker);
+        audit->worker = NULL;
+        audit->running = NULL;
+    }
+    skep_audit_queue_again(&audit->queue, job, now_of(audit));
+}
+
+/* What cannot be taken up stays open: it is our lack and not the donor's, and the next start tries again. */
 static void take(struct skep_project *project, const struct skep_audit_row *row)
 {
     struct skep_audit *audit = project->host->audit;
@@ -397,12 +409,11 @@ static void take(struct skep_project *project, const struct skep_audit_row *row)
                                               SKEP_AUDIT_JOBS)
                              : skep_audit_load_add(job->load, row, now_of(audit), &reason);
     if (result != SKEP_OK) {
-        struct skep_audit_row lost = {.update = row->update, .verdict = SKEP_AUDIT_UNANSWERED};
-        skep_log(SKEP_LOG_INFO, "update %.12s is not audited: %s", skep_id_text(row->update.bytes),
-                 reason.text);
-        (void)skep_keeper_db_set_verdict(audit->host->db, &project->manifest.project, &lost, NULL);
+        skep_log(SKEP_LOG_WARNING, "update %.12s is not audited before the next start: %s",
+                 skep_id_text(row->update.bytes), reason.text);
         return;
     }
+    take_up_again(audit, job);
     if (!skep_trust_is_trusted(project, &row->donor)) {
         skep_audit_queue_want(&audit->queue, job, true, now_of(audit));
     }
@@ -422,6 +433,13 @@ static int collect(void *user, const struct skep_audit_row *row)
     return SKEP_OK;
 }
 
+/* A row is written before its update: if the keeper ended between the two, nobody was told that it has the update, and it comes again. */
+static bool is_stored(struct skep_project *project, const struct skep_audit_row *row)
+{
+    return skep_blobs_has(project->host->blobs, &row->update) ||
+           skep_audit_load_holds(project, row);
+}
+
 void skep_audit_resume(struct skep_project *project)
 {
     struct rows rows = {0};
@@ -437,7 +455,12 @@ void skep_audit_resume(struct skep_project *project)
         skep_log(SKEP_LOG_WARNING, "%s", reason.text);
     }
     for (size_t i = 0; i < rows.count; i++) {
-        take(project, &rows.rows[i]);
+        if (is_stored(project, &rows.rows[i])) {
+            take(project, &rows.rows[i]);
+        } else {
+            (void)skep_keeper_db_remove_audit(db, &project->manifest.project, &rows.rows[i].update,
+                                              NULL);
+        }
     }
     free(rows.rows);
 }

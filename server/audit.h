@@ -7,8 +7,8 @@
  * at once; what the job began with is held until the seal that merged it draws it (skep_audit_drawn()) or not. For a draw or in probation the
  * donor is asked for its histories: the answer to its update, or to a later one, says "evidence": "wanted", and GET .../evidence lists them.
  *
- * One worker at a time, niced, on one thread. What waits is in the database and in DIR/audit: after a crash it is taken
- * up again. A job of which an update came while it was in hand may then end unanswered, which is held against the donor as a debt and is no ban.
+ * One worker at a time, niced, on one thread. What waits is in the database and in DIR/audit, so a crash loses no update; a
+ * lot that had fallen on a trusted donor and was not answered yet is lost with it.
  */
 #ifndef SKEP_SERVER_AUDIT_H
 #define SKEP_SERVER_AUDIT_H

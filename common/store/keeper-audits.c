@@ -186,6 +186,17 @@ bool skep_keeper_db_caught(struct skep_keeper_db *db, const struct skep_project_
     return caught;
 }
 
+int skep_keeper_db_remove_audit(struct skep_keeper_db *db, const struct skep_project_id *project,
+                                const struct skep_hash *update, struct skep_error *err)
+{
+    struct skep_query *query = use(db, REMOVE_AUDIT, project, err);
+    if (query == NULL) {
+        return skep_db_failure(err);
+    }
+    skep_query_bind_id(query, 2, update->bytes);
+    return skep_query_run(query, err);
+}
+
 int skep_keeper_db_drop_audits(struct skep_keeper_db *db, const struct skep_project_id *project,
                                int64_t before_s, struct skep_error *err)
 {

@@ -70,6 +70,9 @@ int skep_keeper_db_count_audits(struct skep_keeper_db *db, const struct skep_pro
 /* Was an update of this donor found invalid? False too when the database does not answer. */
 bool skep_keeper_db_caught(struct skep_keeper_db *db, const struct skep_project_id *project,
                            const struct skep_peer_id *donor);
+/* Forgets one update, as if it had never come. */
+int skep_keeper_db_remove_audit(struct skep_keeper_db *db, const struct skep_project_id *project,
+                                const struct skep_hash *update, struct skep_error *err);
 /* Forgets rows with a verdict that came before, but for the invalid. */
 int skep_keeper_db_drop_audits(struct skep_keeper_db *db, const struct skep_project_id *project,
                                int64_t before_s, struct skep_error *err);

@@ -58,6 +58,7 @@ static const char *const SQL[KEEPER_QUERIES] = {
                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [SET_VERDICT] = "UPDATE audit SET verdict = ?3, distance = ?4, overlap = ?5, seconds = ?6 "
                     "WHERE project = ?1 AND update_hash = ?2",
+    [REMOVE_AUDIT] = "DELETE FROM audit WHERE project = ? AND update_hash = ?",
     [GET_AUDIT] = "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND update_hash = ?",
     [OPEN_AUDITS] = "SELECT " AUDIT_COLUMNS
                     " FROM audit WHERE project = ? AND verdict = 0 ORDER BY came_s, update_hash",

@@ -31,6 +31,7 @@ enum skep_keeper_query {
     EACH_SEAL,
     ADD_AUDIT,
     SET_VERDICT,
+    REMOVE_AUDIT,
     GET_AUDIT,
     OPEN_AUDITS,
     LIST_AUDITS,

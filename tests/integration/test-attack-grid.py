@@ -44,24 +44,24 @@ def a_bare_mean_is_destroyed_by_two_liars_of_eight():
 
 @tap.case
 def by_default_it_is_hardly_hurt_by_loud_liars():
-    near_honest("sign-flip-1000", 0.08)
-    near_honest("codebook", 0.08)
+    near_honest("sign-flip-1000", 0.05)
+    near_honest("codebook", 0.05)
 
 
 @tap.case
 def nor_by_quiet_ones_that_search_for_the_worst():
-    near_honest("ipm", 0.08)
+    near_honest("ipm", 0.05)
 
 
 @tap.case
 def updates_that_are_no_numbers_are_refused_and_do_no_harm():
-    near_honest("nan", 0.08)
+    near_honest("nan", 0.05)
     assert cell("nan")["refused"] == 2 * 40 * 5  # two liars, 40 rounds, a trunk and four experts
 
 
 @tap.case
 def copies_count_once():
-    near_honest("sybil", 0.08)
+    near_honest("sybil", 0.05)
 
 
 @tap.case
@@ -76,7 +76,7 @@ def with_audits_half_of_the_donors_may_lie_and_only_they_are_banned():
 def trusted_donors_that_turn_are_found_by_the_lot_or_by_what_the_merge_sees_of_them():
     result = cell("sleeper", more=["--audits", "--passed", "60"])
     assert result["banned"] == 2 and result["lies"] <= 10 and result["false_bans"] == 0, result
-    near_honest("sleeper", 0.08, more=["--audits", "--passed", "60"])
+    near_honest("sleeper", 0.05, more=["--audits", "--passed", "60"])
 
 
 sys.exit(tap.main())

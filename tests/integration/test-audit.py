@@ -43,10 +43,16 @@ def an_honest_donors_jobs_are_found_valid_and_merged():
 @tap.case
 def what_is_open_is_taken_up_by_the_next_keeper():
     swarm.processes["keeper-0"].kill()
+    # as a kill between an update's row and its file leaves it: nobody was told that the update is here
+    with contextlib.closing(sqlite3.connect(swarm.path("keeper-0", "keeper.db"))) as rows:
+        names = [row[1] for row in rows.execute("PRAGMA table_info(audit)")]
+        values = {"update_hash": "randomblob(32)", "ticket": "randomblob(32)", "verdict": "0"}
+        rows.execute(f"INSERT INTO audit SELECT {', '.join(values.get(name, name) for name in names)} FROM audit LIMIT 1")
+        rows.commit()
     swarm.start_keeper(0)
     version = swarm.versions(0)
     skep.wait("two rounds more", lambda: swarm.versions(0) >= version + 2)
-    assert not found("invalid"), audits()  # a job that was in hand may have ended unanswered: server/audit.h
+    assert not found("invalid") and not found("unanswered"), audits()
 
 
 def spoil_states():

@@ -46,6 +46,28 @@ static void one_runs_at_a_time_and_those_that_a_merge_waits_for_go_first(void **
     empty(&queue);
 }
 
+static void what_gets_more_waits_for_what_belongs_to_that_and_runs_again(void **state)
+{
+    (void)state;
+    struct skep_audit_queue queue = {.limit = 8, .wait_ms = 100};
+    struct skep_audit_job *first = add_ready(&queue, 1, false);
+    struct skep_audit_job *second = add_ready(&queue, 2, false);
+    assert_ptr_equal(skep_audit_queue_next(&queue), first);
+    skep_audit_queue_again(&queue, first, 1000);
+    assert_int_equal(first->stage, SKEP_AUDIT_WAITING);
+    assert_ptr_equal(skep_audit_queue_next(&queue), second); /* it holds nobody up */
+    skep_audit_queue_again(&queue, second, 1050);
+    assert_null(skep_audit_queue_expired(&queue, 1099));
+    assert_ptr_equal(skep_audit_queue_expired(&queue, 1100), first);
+    skep_audit_queue_ready(first);
+    assert_ptr_equal(skep_audit_queue_next(&queue), first);
+    assert_true(skep_audit_queue_ended(first, true)); /* what was broken off is no failed try */
+    struct skep_audit_job *pinned = add(&queue, 3);
+    skep_audit_queue_again(&queue, pinned, 1000);
+    assert_int_equal(pinned->stage, SKEP_AUDIT_PINNED);
+    empty(&queue);
+}
+
 static void what_nobody_wants_does_not_run_and_what_is_not_there_waits(void **state)
 {
     (void)state;
@@ -114,6 +136,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(one_runs_at_a_time_and_those_that_a_merge_waits_for_go_first),
+        cmocka_unit_test(what_gets_more_waits_for_what_belongs_to_that_and_runs_again),
         cmocka_unit_test(what_nobody_wants_does_not_run_and_what_is_not_there_waits),
         cmocka_unit_test(who_waits_too_long_expires_and_a_second_wish_gives_no_more_time),
         cmocka_unit_test(a_worker_that_fails_is_tried_again_once),

@@ -95,6 +95,21 @@ static void what_is_open_is_found_again_in_the_order_in_which_it_came(void **sta
     assert_true(seen.numbers[0] == 2 && seen.numbers[1] == 3);
 }
 
+static void a_removed_row_has_never_been(void **state)
+{
+    struct fixture *fixture = *state;
+    struct seen seen = {.count = 0};
+    struct skep_hash update = {{1}};
+    add(fixture, 1, &DONOR);
+    add(fixture, 2, &DONOR);
+    judge(fixture, 1, SKEP_AUDIT_UNANSWERED);
+    assert_int_equal(skep_keeper_db_remove_audit(fixture->db, &PROJECT, &update, NULL), SKEP_OK);
+    add(fixture, 1, &DONOR);
+    assert_int_equal(skep_keeper_db_open_audits(fixture->db, &PROJECT, see, &seen, NULL), SKEP_OK);
+    assert_int_equal(seen.count, 2);
+    assert_true(seen.numbers[0] == 1 && seen.numbers[1] == 2);
+}
+
 static void a_row_comes_back_whole(void **state)
 {
     struct fixture *fixture = *state;
@@ -156,6 +171,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         WITH_KEEPER(what_is_open_is_found_again_in_the_order_in_which_it_came),
+        WITH_KEEPER(a_removed_row_has_never_been),
         WITH_KEEPER(a_row_comes_back_whole),
         WITH_KEEPER(who_was_caught_stays_caught_when_old_rows_are_forgotten),
         WITH_KEEPER(a_donors_last_updates_are_listed_newest_base_first),
