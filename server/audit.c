@@ -535,9 +535,9 @@ bool skep_audit_yields(struct skep_project *project, const struct skep_hash *upd
     return now_of(audit) - load->asked_ms >= SKEP_AUDIT_YIELD_MS;
 }
 
-/* The lot falls with the seal that merged the trunk's update: nobody knew it before. */
+/* The lot falls with the seal that merged the trunk's update: nobody knew it before. On what that seal shows to be strange it always falls. */
 static void draw(struct skep_audit *audit, struct skep_project *project,
-                 const struct skep_receipt *receipt, const struct skep_hash *beacon)
+                 const struct skep_receipt *receipt, bool suspect, const struct skep_hash *beacon)
 {
     struct skep_audit_row row;
     struct skep_reputation reputation = skep_reputation_find(project->reputations, &receipt->donor);
@@ -552,7 +552,7 @@ static void draw(struct skep_audit *audit, struct skep_project *project,
         return;
     }
     uint32_t permille = skep_audit_permille(&reputation);
-    bool drawn = skep_audit_drawn(beacon, &receipt->update, permille);
+    bool drawn = suspect || skep_audit_drawn(beacon, &receipt->update, permille);
     skep_log(SKEP_LOG_DEBUG, "update %.12s of donor %.12s (%u audits, %u of 1000) is %sdrawn",
              skep_id_text(receipt->update.bytes), skep_id_text(receipt->donor.bytes), reputation.n,
              permille, drawn ? "" : "not ");
@@ -595,6 +595,7 @@ void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *se
 {
     struct skep_project *project = shard->project;
     struct skep_audit *audit = project->host->audit;
+    bool suspect[SKEP_LIMIT_UPDATES_PER_ROUND];
     if (shard->shard.kind != SKEP_SHARD_TRUNK || !project->manifest.trust.audits) {
         return;
     }
@@ -602,8 +603,9 @@ void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *se
     if (!skep_trust_audits(project) || audit == NULL || project->reputations == NULL) {
         return;
     }
+    skep_audit_suspects(seal->receipts, seal->receipt_count, false, suspect);
     for (size_t i = 0; i < seal->receipt_count; i++) {
-        draw(audit, project, &seal->receipts[i], payload_hash);
+        draw(audit, project, &seal->receipts[i], suspect[i], payload_hash);
     }
     forget_stale(audit, project, seal->version);
 }

@@ -10,8 +10,6 @@
 #define LEAST_OF 8u
 #define LEAST_TWO_OF 32u
 /* Norms between an 8th of the median and 8 times it are nothing strange. */
-#define NORM_LOW 125u
-#define NORM_HIGH 8000u
 
 _Static_assert(SKEP_PROBATION == SKEP_TURN_COST * (1 + SKEP_AUDIT_DELAY),
                "where the curve leaves 1");
@@ -69,37 +67,36 @@ bool skep_audit_drawn(const struct skep_hash *beacon, const struct skep_hash *up
     return skep_get_u64(hash.bytes) % ALWAYS < permille;
 }
 
-static bool strange(const struct skep_audit_hint *hint)
+static bool strange(const struct skep_receipt *receipt)
 {
-    return hint->copy || hint->cosine_permille < 0 || hint->norm_permille < NORM_LOW ||
-           hint->norm_permille > NORM_HIGH;
+    return receipt->copy || receipt->agreement_permille < 0;
 }
 
-/* The update least like the aggregate among those not yet picked; `count` if all are. */
-static size_t least_alike(const struct skep_audit_hint *hints, size_t count, const bool *picked)
+/* The update that agreed least among those not yet picked; `count` if all are. */
+static size_t least_alike(const struct skep_receipt *receipts, size_t count, const bool *picked)
 {
     size_t least = count;
     for (size_t i = 0; i < count; i++) {
-        if (!picked[i] &&
-            (least == count || hints[i].cosine_permille < hints[least].cosine_permille)) {
+        if (!picked[i] && (least == count ||
+                           receipts[i].agreement_permille < receipts[least].agreement_permille)) {
             least = i;
         }
     }
     return least;
 }
 
-size_t skep_audit_suspects(const struct skep_audit_hint *hints, size_t count, bool alarm,
+size_t skep_audit_suspects(const struct skep_receipt *receipts, size_t count, bool alarm,
                            bool *ret_audit)
 {
     size_t strange_count = 0;
     for (size_t i = 0; i < count; i++) {
-        strange_count += strange(&hints[i]);
-        ret_audit[i] = hints[i].copy;
+        strange_count += strange(&receipts[i]);
+        ret_audit[i] = receipts[i].copy;
     }
     bool all = alarm || strange_count > count / 4;
     size_t least = count < LEAST_OF ? 0 : count < LEAST_TWO_OF ? 1 : 2;
     for (size_t picks = 0; picks < least; picks++) {
-        size_t i = least_alike(hints, count, ret_audit);
+        size_t i = least_alike(receipts, count, ret_audit);
         if (i < count) {
             ret_audit[i] = true;
         }

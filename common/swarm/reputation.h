@@ -130,20 +130,13 @@ uint32_t skep_audit_permille(const struct skep_reputation *reputation);
 bool skep_audit_drawn(const struct skep_hash *beacon, const struct skep_hash *update,
                       uint32_t permille);
 
-/* What the merge saw of one update, in thousandths. */
-struct skep_audit_hint {
-    int32_t cosine_permille; /* to the aggregate, -1000 .. 1000 */
-    uint32_t norm_permille;  /* to the round's median norm */
-    bool copy;               /* near-copy of another update in the round */
-};
-
 /*
- * Audits without a lot: sets ret_audit[i] (count of them) for near-copies, for the update (from 32 on two) least like the aggregate in
- * rounds of 8 and more, and for all if `alarm` (the loss gate stopped the step) or more than a quarter of the round is suspect by
- * itself: copies, cosines below 0, norms beyond 8 times the median or below an 8th. Returns how many are set. Ties: lower index. It costs
- * one audit in 8 to 32 updates, and whoever pulls the hardest against the others is looked at every time.
+ * Audits without a lot, from a seal's receipts (count of them): sets ret_audit[i] for near-copies, for the update (from 32 on two) that agreed
+ * least with the others in rounds of 8 and more, and for all if `alarm` (the loss gate stopped the step; nothing drives it yet) or more
+ * than a quarter of the round is suspect by itself: copies and agreements below 0. Returns how many are set. Ties: lower index. It costs one
+ * audit in 8 to 32 updates, and whoever pulls the hardest against the others is looked at every time.
  */
-size_t skep_audit_suspects(const struct skep_audit_hint *hints, size_t count, bool alarm,
+size_t skep_audit_suspects(const struct skep_receipt *receipts, size_t count, bool alarm,
                            bool *ret_audit);
 
 #endif

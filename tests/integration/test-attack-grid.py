@@ -61,7 +61,11 @@ def updates_that_are_no_numbers_are_refused_and_do_no_harm():
 
 @tap.case
 def copies_count_once():
-    near_honest("sybil", 0.05)
+    # four of eight under one liar's hand weigh as one, and if nobody looks for copies they are the end of the model
+    gone = cell("nan", liars=4)["right"]
+    assert gone > 0.5, gone
+    assert cell("sybil", liars=4)["right"] > gone - 0.1, (cell("sybil", liars=4), gone)
+    assert cell("sybil", liars=4, more=["--set", "overlap_permille=0"])["right"] < 0.3
 
 
 @tap.case

@@ -41,24 +41,14 @@ struct cell_hearing *cell_hear(struct cell *cell)
     return hearing;
 }
 
-static struct skep_audit_hint hint_of(const struct skep_merge_report *report, size_t i)
-{
-    const struct skep_merge_verdict *verdict = &report->inputs[i];
-    uint64_t median = report->median_norm > 0 ? report->median_norm : 1;
-    unsigned __int128 norm = (unsigned __int128)verdict->norm * 1000 / median;
-    return (struct skep_audit_hint){
-        .cosine_permille = verdict->agreement_permille,
-        .norm_permille = norm > UINT32_MAX ? UINT32_MAX : (uint32_t)norm,
-        .copy = verdict->copy_of != SKEP_MERGE_NO_COPY,
-    };
-}
-
 void cell_note(struct cell_hearing *hearing, const struct cell_intake *trunk)
 {
     for (size_t i = 0; i < hearing->count; i++) {
         for (size_t u = 0; u < trunk->count; u++) {
             if (trunk->donors[u] == hearing->cases[i].number) {
-                hearing->cases[i].hint = hint_of(&trunk->report, u);
+                const struct skep_merge_verdict *verdict = &trunk->report.inputs[u];
+                hearing->cases[i].agreement_permille = verdict->agreement_permille;
+                hearing->cases[i].copy = verdict->copy_of != SKEP_MERGE_NO_COPY;
             }
         }
     }

@@ -78,18 +78,18 @@ int court_seal(struct court *court, const struct court_case *cases, const bool *
                size_t count, struct skep_error *err)
 {
     struct skep_receipt receipts[SKEP_LIMIT_UPDATES_PER_ROUND];
-    struct skep_audit_hint hints[SKEP_LIMIT_UPDATES_PER_ROUND];
     bool suspect[SKEP_LIMIT_UPDATES_PER_ROUND];
     struct skep_hash beacon;
     for (size_t i = 0; i < count; i++) {
-        hints[i] = cases[i].hint;
         receipts[i] = (struct skep_receipt){.update = cases[i].update,
                                             .donor = cases[i].donor,
                                             .merged = true,
+                                            .copy = cases[i].copy,
+                                            .agreement_permille = cases[i].agreement_permille,
                                             .audited = audited[i]};
     }
     int rc = seal(court, receipts, count, &beacon, err);
-    skep_audit_suspects(hints, count, false, suspect);
+    skep_audit_suspects(receipts, count, false, suspect);
     for (size_t i = 0; i < count; i++) {
         struct skep_reputation reputation = skep_reputation_find(court->table, &cases[i].donor);
         bool drawn = skep_audit_drawn(&beacon, &cases[i].update, skep_audit_permille(&reputation));

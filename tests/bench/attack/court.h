@@ -19,7 +19,9 @@
 struct court_case {
     struct skep_peer_id donor;
     struct skep_hash update;
-    struct skep_audit_hint hint;
+    /* what the merge saw of it */
+    bool copy;
+    int32_t agreement_permille;
     size_t number; /* for whoever repeats the job */
 };
 

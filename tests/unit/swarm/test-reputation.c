@@ -363,48 +363,47 @@ static void higher_trust_goes_first_and_then_the_hash(void **state)
     assert_true(skep_reputation_before(&low, &two, &low, &one) > 0);
 }
 
-static size_t suspects(const struct skep_audit_hint *hints, size_t count, bool alarm, bool *ret)
+static size_t suspects(const struct skep_receipt *receipts, size_t count, bool alarm, bool *ret)
 {
     memset(ret, 0, count);
-    return skep_audit_suspects(hints, count, alarm, ret);
+    return skep_audit_suspects(receipts, count, alarm, ret);
 }
 
 static void copies_and_the_least_alike_are_looked_at(void **state)
 {
     (void)state;
-    struct skep_audit_hint hints[40];
+    struct skep_receipt receipts[40];
     bool audit[40];
     for (size_t i = 0; i < 40; i++) {
-        hints[i] =
-            (struct skep_audit_hint){.cosine_permille = 300 + (int32_t)i, .norm_permille = 1000};
+        receipts[i] = (struct skep_receipt){.merged = true, .agreement_permille = 300 + (int32_t)i};
     }
-    hints[5].copy = true;
-    hints[9].cosine_permille = 10;
-    assert_int_equal(suspects(hints, 7, false, audit), 1);
+    receipts[5].copy = true;
+    receipts[9].agreement_permille = 10;
+    assert_int_equal(suspects(receipts, 7, false, audit), 1);
     assert_true(audit[5]);
-    assert_int_equal(suspects(hints, 12, false, audit), 2);
+    assert_int_equal(suspects(receipts, 12, false, audit), 2);
     assert_true(audit[5] && audit[9]);
-    assert_int_equal(suspects(hints, 40, false, audit), 3);
+    assert_int_equal(suspects(receipts, 40, false, audit), 3);
     assert_true(audit[5] && audit[9] && audit[0]);
-    assert_int_equal(suspects(hints, 40, true, audit), 40);
-    assert_int_equal(suspects(hints, 0, true, audit), 0);
+    assert_int_equal(suspects(receipts, 40, true, audit), 40);
+    assert_int_equal(suspects(receipts, 0, true, audit), 0);
 }
 
 static void too_many_strange_updates_are_an_alarm(void **state)
 {
     (void)state;
-    struct skep_audit_hint hints[16];
+    struct skep_receipt receipts[16];
     bool audit[16];
     for (size_t i = 0; i < 16; i++) {
-        hints[i] = (struct skep_audit_hint){.cosine_permille = 300, .norm_permille = 1000};
+        receipts[i] = (struct skep_receipt){.merged = true, .agreement_permille = 300};
     }
-    hints[0].cosine_permille = -1;
-    hints[1].norm_permille = 8001;
-    hints[2].norm_permille = 124;
-    hints[3].copy = true;
-    assert_int_equal(suspects(hints, 16, false, audit), 2);
-    hints[4].copy = true;
-    assert_int_equal(suspects(hints, 16, false, audit), 16);
+    receipts[0].agreement_permille = -1;
+    receipts[1].agreement_permille = -500;
+    receipts[2].agreement_permille = -1;
+    receipts[3].copy = true;
+    assert_int_equal(suspects(receipts, 16, false, audit), 2);
+    receipts[4].copy = true;
+    assert_int_equal(suspects(receipts, 16, false, audit), 16);
 }
 
 int main(void)
