@@ -239,7 +239,7 @@ static struct skep_round_fate fate_of(const struct skep_round_update *update, bo
     uint8_t number = update->hash.bytes[0];
     return (struct skep_round_fate){.merged = number % 4 != 3,
                                     .copy = number == 7,
-                                    .agreement_permille = 100 * number - 200 + lie};
+                                    .agreement_permille = (number * 100 + lie) % 2001 - 1000};
 }
 
 static struct skep_round_outcome outcome_of(const struct skep_round_update *list, size_t count)
