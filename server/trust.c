@@ -13,8 +13,9 @@
 #include "server/project.h"
 #include "server/shard.h"
 
-#define CHAIN 16u       /* earlier updates of a donor that are looked at, */
-#define ANSWERS 1024u   /* and here */
+#define CHAIN 16u /* earlier updates of a donor that are looked at, */
+#define ANSWERS                                                                                    \
+    1024u /* of the trunk, for how it answered: more than a probation of which half is silence */
 #define VERDICTS 65536u /* the newest, looked at for such as no seal holds */
 
 bool skep_trust_audits(const struct skep_project *project)
@@ -233,25 +234,38 @@ void skep_trust_tell(struct skep_kept_shard *trunk)
 
 /* ---- donors ---- */
 
-/* The newest verdict that says something of the donor. */
-static int look_at_verdict(void *user, const struct skep_audit_row *row)
+/* Verdicts of a donor that say something of it, newest first. */
+struct answers {
+    size_t count;
+    bool valid[ANSWERS];
+};
+
+static int look_at_answer(void *user, const struct skep_audit_row *row)
 {
-    enum skep_audit_verdict *verdict = user;
+    struct answers *answers = user;
     if (row->verdict == SKEP_AUDIT_VALID || row->verdict == SKEP_AUDIT_UNANSWERED) {
-        *verdict = row->verdict;
-        return SKEP_ERR_DUPLICATE; /* one is enough */
+        answers->valid[answers->count++] = row->verdict == SKEP_AUDIT_VALID;
     }
     return SKEP_OK;
 }
 
-/* Whoever is drawn and shows nothing is no liar for that, but has to be found valid again before it is believed unseen. */
-static bool owes_an_answer(const struct skep_project *project, const struct skep_peer_id *donor)
+/* How many jobs have yet to be found valid since the donor fell silent. Silence while some are owed adds none: nothing of it is believed unseen
+ * meanwhile, so it gains nothing, and an honest one that is switched off at night must come to an end. */
+static unsigned owed_answers(const struct skep_project *project, const struct skep_peer_id *donor)
 {
     const struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
-    enum skep_audit_verdict verdict = SKEP_AUDIT_OPEN;
+    struct answers answers = {.count = 0};
+    unsigned owed = 0;
     (void)skep_keeper_db_donor_audits(project->host->db, &project->manifest.project, donor, &trunk,
-                                      ANSWERS, look_at_verdict, &verdict, NULL);
-    return verdict == SKEP_AUDIT_UNANSWERED;
+                                      ANSWERS, look_at_answer, &answers, NULL);
+    for (size_t i = answers.count; i > 0; i--) {
+        if (!answers.valid[i - 1]) {
+            owed = owed == 0 ? SKEP_PROBATION : owed;
+        } else if (owed > 0) {
+            owed--;
+        }
+    }
+    return owed;
 }
 
 bool skep_trust_is_trusted(const struct skep_project *project, const struct skep_peer_id *donor)
@@ -260,7 +274,7 @@ bool skep_trust_is_trusted(const struct skep_project *project, const struct skep
         return false;
     }
     struct skep_reputation reputation = skep_reputation_find(project->reputations, donor);
-    return skep_reputation_trusted(&reputation) && !owes_an_answer(project, donor);
+    return skep_reputation_trusted(&reputation) && owed_answers(project, donor) == 0;
 }
 
 bool skep_trust_is_banned(const struct skep_project *project, const struct skep_peer_id *donor)

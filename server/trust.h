@@ -35,7 +35,8 @@ void skep_trust_forget(struct skep_project *project);
 void skep_trust_sealed(struct skep_project *project);
 /* Tells a new machine of the trunk what this keeper found and no seal says. */
 void skep_trust_tell(struct skep_kept_shard *trunk);
-/* May its updates be merged before anybody has repeated the job? */
+/* May its updates be merged before anybody has repeated the job? Not those of whoever left a drawn job unanswered here, whatever the seals say: silence is no
+ * lie, so nobody else is told, but trust is lost with it. SKEP_PROBATION of its jobs have to be found valid here again, as a new key's. */
 bool skep_trust_is_trusted(const struct skep_project *project, const struct skep_peer_id *donor);
 /* By a seal of the trunk, if it is kept here, or caught by this keeper. */
 bool skep_trust_is_banned(const struct skep_project *project, const struct skep_peer_id *donor);

@@ -116,8 +116,28 @@ static void a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer(v
     add(scene, 2, &DONOR, SKEP_AUDIT_UNANSWERED);
     add(scene, 3, &DONOR, SKEP_AUDIT_NOT_DRAWN);
     assert_false(admits(scene, open, &DONOR));
-    add(scene, 4, &DONOR, SKEP_AUDIT_VALID);
+    for (uint8_t i = 0; i < SKEP_PROBATION; i++) {
+        assert_false(admits(scene, open, &DONOR));
+        add(scene, (uint8_t)(4 + i), &DONOR, SKEP_AUDIT_VALID);
+    }
     assert_true(admits(scene, open, &DONOR));
+}
+
+static void silence_in_a_probation_makes_it_no_longer_and_after_it_begins_another(void **state)
+{
+    struct scene *scene = *state;
+    earn(scene, SKEP_PROBATION);
+    struct skep_hash open = add(scene, 1, &DONOR, SKEP_AUDIT_OPEN);
+    add(scene, 2, &DONOR, SKEP_AUDIT_UNANSWERED);
+    for (uint8_t i = 0; i < SKEP_PROBATION; i++) {
+        add(scene, (uint8_t)(3 + 2 * i), &DONOR, SKEP_AUDIT_UNANSWERED);
+        assert_false(admits(scene, open, &DONOR));
+        add(scene, (uint8_t)(4 + 2 * i), &DONOR, SKEP_AUDIT_VALID);
+    }
+    assert_true(admits(scene, open, &DONOR));
+    add(scene, 100, &DONOR, SKEP_AUDIT_UNANSWERED);
+    add(scene, 101, &DONOR, SKEP_AUDIT_VALID);
+    assert_false(admits(scene, open, &DONOR));
 }
 
 static void a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing(void **state)
@@ -291,6 +311,7 @@ int main(void)
         IN_SCENE(an_update_of_a_new_donor_waits_for_its_verdict),
         IN_SCENE(who_was_caught_is_banned_and_nobody_else),
         IN_SCENE(a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer),
+        IN_SCENE(silence_in_a_probation_makes_it_no_longer_and_after_it_begins_another),
         IN_SCENE(a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing),
         IN_SCENE(what_a_seal_bans_is_banned_where_nothing_is_audited_too),
         IN_SCENE(a_seals_changes_go_with_its_row_once_the_database_has_the_rest),
