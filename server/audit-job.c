@@ -288,6 +288,18 @@ bool skep_audit_load_complete(const struct skep_audit_load *load,
     return all != NULL && has_chunks(load);
 }
 
+bool skep_audit_load_is_silent(const struct skep_audit_load *load,
+                               const struct skep_evidence *evidence)
+{
+    const struct skep_evidence *all = evidence;
+    if (load->resumed || load->crowded) {
+        return false;
+    }
+    /* A state that is not held is one that only the donor's list names, or the list is lacking. */
+    skep_audit_load_histories(load, is_there, &all);
+    return !load->pinned || all == NULL;
+}
+
 /* ---- the folder ---- */
 
 static int write_before(const struct skep_audit_load *load, const struct skep_kept_shard *shard,

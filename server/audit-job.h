@@ -50,6 +50,9 @@ struct skep_audit_load {
     uint64_t trunk_ms; /* since then */
     uint64_t asked_ms; /* the agreement asks for its updates since then; 0: it does not */
     bool pinned;       /* all states are in the folder */
+    bool
+        resumed; /* open when the keeper ended: its donor may have been asked in vain because nobody was here */
+    bool crowded; /* a history that it needs was shown, and there was no room */
 };
 
 struct skep_hash skep_audit_id(const struct skep_project_id *project,
@@ -76,6 +79,9 @@ void skep_audit_load_histories(const struct skep_audit_load *load,
 /* Is everything there that repeating it takes? */
 bool skep_audit_load_complete(const struct skep_audit_load *load,
                               const struct skep_evidence *evidence, uint64_t now_ms);
+/* Has its donor kept us waiting? Not if all that is lacking is ours: the data, room, or the time that this keeper was away. */
+bool skep_audit_load_is_silent(const struct skep_audit_load *load,
+                               const struct skep_evidence *evidence);
 /* Makes the folder one that skep-worker takes; *ret_path is the job file, which the caller frees. SKEP_ERR_HASH if our disk has changed a state or the
  * data: no job that says anything of the donor. */
 int skep_audit_load_write(const struct skep_audit_load *load, struct skep_evidence *evidence,

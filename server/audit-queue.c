@@ -16,27 +16,34 @@ struct skep_audit_job *skep_audit_queue_find(const struct skep_audit_queue *queu
     return NULL;
 }
 
-static struct skep_audit_job *oldest_pinned(const struct skep_audit_queue *queue)
+bool skep_audit_queue_has_room(const struct skep_audit_queue *queue,
+                               const struct skep_peer_id *donor, bool trusted)
 {
-    for (struct skep_audit_job *job = queue->jobs; job != NULL; job = job->next) {
-        if (job->stage == SKEP_AUDIT_PINNED) {
-            return job;
-        }
+    size_t own = 0;
+    size_t fresh = 0;
+    for (const struct skep_audit_job *job = queue->jobs; job != NULL; job = job->next) {
+        own += skep_peer_id_equal(&job->donor, donor);
+        fresh += !job->trusted;
     }
-    return NULL;
+    if (queue->count >= queue->limit) {
+        return false;
+    }
+    if (trusted) {
+        return own < queue->most_of_donor;
+    }
+    return own < queue->most_of_donor / 2 && fresh < queue->most_new &&
+           (own == 0 || fresh < queue->most_new / 2);
 }
 
 struct skep_audit_job *skep_audit_queue_add(struct skep_audit_queue *queue,
                                             const struct skep_hash *id,
-                                            struct skep_audit_job **ret_pushed)
+                                            const struct skep_peer_id *donor, bool trusted)
 {
-    *ret_pushed = NULL;
     if (queue->count >= queue->limit) {
-        *ret_pushed = oldest_pinned(queue);
         return NULL;
     }
     struct skep_audit_job *job = skep_alloc(1, sizeof *job);
-    *job = (struct skep_audit_job){.id = *id};
+    *job = (struct skep_audit_job){.id = *id, .donor = *donor, .trusted = trusted};
     struct skep_audit_job **end = &queue->jobs;
     while (*end != NULL) {
         end = &(*end)->next;

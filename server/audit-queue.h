@@ -8,6 +8,11 @@
  *
  * PINNED: what the job began with is held, because a lot may fall on it after its merge. WAITING: for the trunk's update, data chunks or
  * the donor's histories, no longer than until its deadline. Pure: the time comes with the calls; audit.c does what is said here.
+ *
+ * Room. A job that has a place keeps it: whoever could push others out by bringing more could push out what would convict it. So who comes
+ * is asked whether there is room before anything is stored. A donor has most_of_donor places, on probation half as many; donors on
+ * probation have most_new together, so that newcomers, which cost nothing but their stamps, leave room for those whose jobs are drawn;
+ * and once half of these are taken nobody on probation gets a second place: to shut other newcomers out takes a key for each place in the other half.
  */
 #ifndef SKEP_SERVER_AUDIT_QUEUE_H
 #define SKEP_SERVER_AUDIT_QUEUE_H
@@ -31,6 +36,8 @@ enum skep_audit_stage {
 struct skep_audit_job {
     struct skep_audit_job *next;
     struct skep_hash id; /* of project, donor and ticket */
+    struct skep_peer_id donor;
+    bool trusted; /* when it came */
     enum skep_audit_stage stage;
     bool urgent;          /* a merge waits for it */
     uint64_t deadline_ms; /* WAITING */
@@ -43,16 +50,20 @@ struct skep_audit_queue {
     struct skep_audit_job *jobs; /* in the order in which they came */
     size_t count;
     size_t limit;
+    size_t most_new;
+    size_t most_of_donor;
     uint64_t wait_ms; /* longest WAITING */
 };
 
 struct skep_audit_job *skep_audit_queue_find(const struct skep_audit_queue *queue,
                                              const struct skep_hash *id);
-/* A new job, PINNED. Where there is no room, *ret_pushed is the oldest PINNED one, which the caller has to remove first; NULL if
- * none can go: then there is no new one either. */
+/* Is there room for one more job of this donor? */
+bool skep_audit_queue_has_room(const struct skep_audit_queue *queue,
+                               const struct skep_peer_id *donor, bool trusted);
+/* A new job, PINNED; NULL where `limit` are here. */
 struct skep_audit_job *skep_audit_queue_add(struct skep_audit_queue *queue,
                                             const struct skep_hash *id,
-                                            struct skep_audit_job **ret_pushed);
+                                            const struct skep_peer_id *donor, bool trusted);
 /* PINNED -> WAITING; an urgent wish makes what waits or is ready urgent, and a WAITING job's deadline stays. */
 void skep_audit_queue_want(struct skep_audit_queue *queue, struct skep_audit_job *job, bool urgent,
                            uint64_t now_ms);

@@ -28,7 +28,8 @@ struct skep_audit {
     struct skep_evidence *evidence;
     struct skep_process *worker;
     struct skep_audit_job *running;
-    bool done; /* the worker said so */
+    bool done;   /* the worker said so, */
+    bool failed; /* or that there is an error */
     uint64_t started_ms;
 };
 
@@ -219,11 +220,15 @@ static void on_line(void *user, const char *line)
     }
     audit->done = audit->done || event.kind == SKEP_JOB_DONE;
     if (event.kind == SKEP_JOB_ERROR) {
+        audit->failed = true;
         skep_log(SKEP_LOG_WARNING, "an audit's worker failed: %s", event.message);
     }
 }
 
-static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool well, double seconds)
+/* `guilty`: if it did not go well, is that the job's fault? What a donor began with can make numbers that no job can go on with; a worker that
+ * does not start or is killed says nothing of the donor. */
+static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool well, bool guilty,
+                   double seconds)
 {
     struct skep_audit_load *load = job->load;
     struct skep_error reason = {0};
@@ -238,7 +243,7 @@ static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool we
         return;
     }
     if (!well) {
-        end_all(audit, job, SKEP_AUDIT_UNANSWERED);
+        end_all(audit, job, guilty ? SKEP_AUDIT_UNANSWERED : SKEP_AUDIT_NOT_DRAWN);
         return;
     }
     tell(load, valid);
@@ -255,7 +260,7 @@ static void on_worker_exit(void *user, int status)
     skep_process_free(audit->worker);
     audit->worker = NULL;
     audit->running = NULL;
-    finish(audit, job, status == 0 && audit->done, seconds);
+    finish(audit, job, status == 0 && audit->done, audit->failed, seconds);
     run_next(audit);
 }
 
@@ -270,6 +275,7 @@ static int start_worker(struct skep_audit *audit, const char *path, struct skep_
                                            .on_exit = on_worker_exit,
                                            .user = audit};
     audit->done = false;
+    audit->failed = false;
     audit->started_ms = skep_clock_monotonic_ms();
     int result = skep_process_start(audit->host->loop, &options, &audit->worker, err);
     free(program);
@@ -292,7 +298,7 @@ static void run_next(struct skep_audit *audit)
             return;
         }
         skep_log(SKEP_LOG_WARNING, "an audit cannot begin: %s", reason.text);
-        finish(audit, job, false, 0);
+        finish(audit, job, false, false, 0);
     }
 }
 
@@ -315,9 +321,11 @@ static void look(struct skep_audit *audit)
     }
     while ((job = skep_audit_queue_expired(&audit->queue, now)) != NULL) {
         const struct skep_audit_load *load = job->load;
-        skep_log(SKEP_LOG_INFO, "donor %.12s did not show what its job of version %llu began with",
-                 skep_id_text(load->donor.bytes), (unsigned long long)load->trunk_version);
-        end_all(audit, job, SKEP_AUDIT_UNANSWERED);
+        bool silent = skep_audit_load_is_silent(load, audit->evidence);
+        skep_log(SKEP_LOG_INFO, "a job of donor %.12s of version %llu is not repeated: %s",
+                 skep_id_text(load->donor.bytes), (unsigned long long)load->trunk_version,
+                 silent ? "it did not show what it began with" : "something is lacking here");
+        end_all(audit, job, silent ? SKEP_AUDIT_UNANSWERED : SKEP_AUDIT_NOT_DRAWN);
     }
     run_next(audit);
 }
@@ -336,6 +344,8 @@ int skep_audit_open(struct skep_host *host, struct skep_audit **ret_audit, struc
     char *folder = skep_host_path(host, "evidence");
     audit->host = host;
     audit->queue.limit = SKEP_AUDIT_JOBS;
+    audit->queue.most_new = SKEP_AUDIT_NEW_JOBS;
+    audit->queue.most_of_donor = SKEP_AUDIT_DONOR_JOBS;
     audit->queue.wait_ms = SKEP_AUDIT_WAIT_MS;
     audit->timer = skep_timer_new(host->loop, on_timer, audit);
     int result = skep_evidence_open(folder, SKEP_AUDIT_EVIDENCE_BYTES, is_wanted, audit,
@@ -368,24 +378,39 @@ void skep_audit_close(struct skep_audit *audit)
 
 /* ---- from outside ---- */
 
-/* The job of a row, found or new; NULL if there is no room. */
-static struct skep_audit_job *job_of(struct skep_project *project, const struct skep_audit_row *row)
+/* The job of a row, found or new; NULL if there is no room. One that was open at the start had its place before. */
+static struct skep_audit_job *job_of(struct skep_project *project, const struct skep_audit_row *row,
+                                     bool resumed)
 {
-    struct skep_audit *audit = project->host->audit;
-    struct skep_audit_job *pushed = NULL;
+    struct skep_audit_queue *queue = &project->host->audit->queue;
     struct skep_hash id = skep_audit_id(&project->manifest.project, &row->donor, &row->ticket);
-    struct skep_audit_job *job = skep_audit_queue_find(&audit->queue, &id);
-    if (job == NULL) {
-        job = skep_audit_queue_add(&audit->queue, &id, &pushed);
+    struct skep_audit_job *job = skep_audit_queue_find(queue, &id);
+    if (job != NULL) {
+        return job;
     }
-    if (job == NULL && pushed != NULL) {
-        end_all(audit, pushed, SKEP_AUDIT_NOT_DRAWN);
-        job = skep_audit_queue_add(&audit->queue, &id, &pushed);
+    bool trusted = skep_trust_is_trusted(project, &row->donor);
+    if (resumed || skep_audit_queue_has_room(queue, &row->donor, trusted)) {
+        job = skep_audit_queue_add(queue, &id, &row->donor, trusted);
     }
-    if (job != NULL && job->load == NULL) {
-        job->load = skep_audit_load_new(project, &row->donor, &row->ticket);
+    if (job != NULL) {
+        struct skep_audit_load *load = skep_audit_load_new(project, &row->donor, &row->ticket);
+        load->resumed = resumed;
+        job->load = load;
     }
     return job;
+}
+
+/* Of an update that there was no room to look at. */
+static void leave_undrawn(struct skep_project *project, const struct skep_audit_row *row)
+{
+    struct skep_audit_row undrawn = {.update = row->update, .verdict = SKEP_AUDIT_NOT_DRAWN};
+    struct skep_error reason = {0};
+    skep_log(SKEP_LOG_INFO, "there is no room to repeat the job of update %.12s of donor %.12s",
+             skep_id_text(row->update.bytes), skep_id_text(row->donor.bytes));
+    if (skep_keeper_db_set_verdict(project->host->db, &project->manifest.project, &undrawn,
+                                   &reason) != SKEP_OK) {
+        skep_log(SKEP_LOG_WARNING, "%s", reason.text);
+    }
 }
 
 /* An update came of a job that was thought to be whole: it is repeated when what belongs to that has come, too. */
@@ -400,15 +425,16 @@ static void take_up_again(struct skep_audit *audit, struct skep_audit_job *job)
 }
 
 /* What cannot be taken up stays open: it is our lack and not the donor's, and the next start tries again. */
-static void take(struct skep_project *project, const struct skep_audit_row *row)
+static void take(struct skep_project *project, const struct skep_audit_row *row, bool resumed)
 {
     struct skep_audit *audit = project->host->audit;
     struct skep_error reason = {0};
-    struct skep_audit_job *job = job_of(project, row);
-    int result = job == NULL ? skep_error_set(&reason, SKEP_ERR_STATE, "%u jobs wait already",
-                                              SKEP_AUDIT_JOBS)
-                             : skep_audit_load_add(job->load, row, now_of(audit), &reason);
-    if (result != SKEP_OK) {
+    struct skep_audit_job *job = job_of(project, row, resumed);
+    if (job == NULL) {
+        leave_undrawn(project, row);
+        return;
+    }
+    if (skep_audit_load_add(job->load, row, now_of(audit), &reason) != SKEP_OK) {
         skep_log(SKEP_LOG_WARNING, "update %.12s is not audited before the next start: %s",
                  skep_id_text(row->update.bytes), reason.text);
         return;
@@ -456,13 +482,33 @@ void skep_audit_resume(struct skep_project *project)
     }
     for (size_t i = 0; i < rows.count; i++) {
         if (is_stored(project, &rows.rows[i])) {
-            take(project, &rows.rows[i]);
+            take(project, &rows.rows[i], true);
         } else {
             (void)skep_keeper_db_remove_audit(db, &project->manifest.project, &rows.rows[i].update,
                                               NULL);
         }
     }
     free(rows.rows);
+}
+
+int skep_audit_check_room(const struct skep_project *project,
+                          const struct skep_update_statement *statement, struct skep_error *err)
+{
+    const struct skep_audit *audit = project->host->audit;
+    if (!skep_trust_audits(project) || statement->remote || audit == NULL) {
+        return SKEP_OK;
+    }
+    struct skep_hash id =
+        skep_audit_id(&project->manifest.project, &statement->donor, &statement->ticket);
+    if (skep_audit_queue_find(&audit->queue, &id) != NULL ||
+        skep_audit_queue_has_room(&audit->queue, &statement->donor,
+                                  skep_trust_is_trusted(project, &statement->donor))) {
+        return SKEP_OK;
+    }
+    return skep_refuse(err, SKEP_REFUSAL_WAITING,
+                       "%zu jobs wait to be repeated here, and there is no room for another of "
+                       "donor %.12s; try again after the next version",
+                       audit->queue.count, skep_id_text(statement->donor.bytes));
 }
 
 int skep_audit_note(struct skep_project *project, const struct skep_update_statement *statement,
@@ -489,7 +535,7 @@ void skep_audit_took(struct skep_project *project, const struct skep_hash *updat
         skep_keeper_db_get_audit(project->host->db, &project->manifest.project, update, &row,
                                  NULL) == SKEP_OK &&
         row.verdict == SKEP_AUDIT_OPEN) {
-        take(project, &row);
+        take(project, &row, false);
     }
 }
 
@@ -610,6 +656,17 @@ void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *se
     forget_stale(audit, project, seal->version);
 }
 
+/* Those that need this history and cannot have it for want of room. */
+static void note_crowded(struct skep_audit *audit, const struct skep_hash *history)
+{
+    for (struct skep_audit_job *job = audit->queue.jobs; job != NULL; job = job->next) {
+        struct search search = {.history = history};
+        struct skep_audit_load *load = job->load;
+        skep_audit_load_histories(load, is_searched, &search);
+        load->crowded = load->crowded || search.shard != NULL;
+    }
+}
+
 int skep_audit_evidence(struct skep_audit *audit, const struct skep_hash *history, const void *data,
                         size_t size, struct skep_error *err)
 {
@@ -622,6 +679,8 @@ int skep_audit_evidence(struct skep_audit *audit, const struct skep_hash *histor
                                    size, err);
     if (result == SKEP_OK) {
         look(audit);
+    } else if (result != SKEP_ERR_FORMAT && result != SKEP_ERR_HASH) {
+        note_crowded(audit, history);
     }
     return result;
 }

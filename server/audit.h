@@ -7,6 +7,10 @@
  * at once; what the job began with is held until the seal that merged it draws it (skep_audit_drawn()) or not. For a draw or in probation the
  * donor is asked for its histories: the answer to its update, or to a later one, says "evidence": "wanted", and GET .../evidence lists them.
  *
+ * "Unanswered" is only who was asked and did not show, or whose job no worker could finish for what it said was an error; what this keeper had no
+ * room or no data for, or has begun to ask for after a restart, is "not drawn". An update under agreement comes without the question for room; where there is
+ * none it is left undrawn, too.
+ *
  * One worker at a time, niced, on one thread. What waits is in the database and in DIR/audit, so a crash loses no update; a
  * lot that had fallen on a trusted donor and was not answered yet is lost with it.
  */
@@ -21,7 +25,10 @@
 #include "common/base/id.h"
 #include "common/wire/statements.h"
 
-#define SKEP_AUDIT_JOBS 64u        /* held at once */
+#define SKEP_AUDIT_JOBS 512u    /* held at once, */
+#define SKEP_AUDIT_NEW_JOBS 64u /* of which of donors on probation */
+/* One in the list of each version that may still merge it, and as many that are drawn; on probation half of it: donors show their last 4. */
+#define SKEP_AUDIT_DONOR_JOBS 8u
 #define SKEP_AUDIT_WAIT_MS 120000u /* for the donor's histories */
 #define SKEP_AUDIT_YIELD_MS 10000u
 #define SKEP_AUDIT_EVIDENCE_BYTES (8ull << 30)
@@ -37,6 +44,10 @@ void skep_audit_close(struct skep_audit *audit);
 
 /* Takes up what was open when the keeper ended: once the project is loaded. */
 void skep_audit_resume(struct skep_project *project);
+/* Is there room to repeat the job of this update? If not it is refused (SKEP_REFUSAL_WAITING) before anything is stored, so that nothing which
+ * this keeper could not look at is merged by it or told against anybody. */
+int skep_audit_check_room(const struct skep_project *project,
+                          const struct skep_update_statement *statement, struct skep_error *err);
 /* Before the update is stored: what its donor committed to. */
 int skep_audit_note(struct skep_project *project, const struct skep_update_statement *statement,
                     const struct skep_hash *update, struct skep_error *err);

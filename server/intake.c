@@ -201,6 +201,13 @@ static int check_donor(struct arrival *arrival, struct skep_error *err)
     return result;
 }
 
+/* What others hold already is looked at by them. */
+static int check_room(struct arrival *arrival, struct skep_error *err)
+{
+    return arrival->fetched ? SKEP_OK
+                            : skep_audit_check_room(arrival->project, &arrival->statement, err);
+}
+
 static int note(struct arrival *arrival, struct skep_error *err)
 {
     return skep_audit_note(arrival->project, &arrival->statement, &arrival->update.hash, err);
@@ -213,9 +220,9 @@ static int keep(struct arrival *arrival, struct skep_error *err)
 
 /* In the order of what they cost: everything up to the stamp is cheap, and a body is only read for who has one. */
 static int (*const steps[])(struct arrival *arrival, struct skep_error *err) = {
-    open_file,   find_shard,  look_whether_known, check_statement,
-    check_donor, check_stamp, check_pace,         check_body,
-    note,        keep,
+    open_file,  find_shard,  look_whether_known, check_statement, check_donor,
+    check_room, check_stamp, check_pace,         check_body,      note,
+    keep,
 };
 
 static int take(struct arrival *arrival, struct skep_error *err)

@@ -7,10 +7,8 @@
 static struct skep_audit_job *add(struct skep_audit_queue *queue, uint8_t number)
 {
     struct skep_hash id = {{number}};
-    struct skep_audit_job *pushed = NULL;
-    struct skep_audit_job *job = skep_audit_queue_add(queue, &id, &pushed);
-    assert_null(pushed);
-    return job;
+    struct skep_peer_id donor = {{number}};
+    return skep_audit_queue_add(queue, &id, &donor, true);
 }
 
 static void empty(struct skep_audit_queue *queue)
@@ -111,24 +109,54 @@ static void a_worker_that_fails_is_tried_again_once(void **state)
     empty(&queue);
 }
 
-static void
-a_full_queue_gives_up_the_oldest_that_is_only_held_and_never_one_that_is_wanted(void **state)
+static void a_full_queue_takes_no_more_and_gives_up_none(void **state)
 {
     (void)state;
-    struct skep_audit_queue queue = {.limit = 3, .wait_ms = 100};
-    struct skep_hash id = {{9}};
-    struct skep_audit_job *pushed = NULL;
+    struct skep_audit_queue queue = {.limit = 3, .most_of_donor = 4, .wait_ms = 100};
+    struct skep_peer_id donor = {{9}};
     add_ready(&queue, 1, true);
-    struct skep_audit_job *older = add(&queue, 2);
-    struct skep_audit_job *newer = add(&queue, 3);
-    assert_null(skep_audit_queue_add(&queue, &id, &pushed));
-    assert_ptr_equal(pushed, older);
-    skep_audit_queue_want(&queue, older, true, 0);
-    skep_audit_queue_want(&queue, newer, true, 0);
-    assert_null(skep_audit_queue_add(&queue, &id, &pushed));
-    assert_null(pushed);
-    assert_ptr_equal(skep_audit_queue_find(&queue, &(struct skep_hash){{3}}), newer);
-    assert_null(skep_audit_queue_find(&queue, &id));
+    add(&queue, 2);
+    assert_true(skep_audit_queue_has_room(&queue, &donor, true));
+    struct skep_audit_job *newest = add(&queue, 3);
+    assert_false(skep_audit_queue_has_room(&queue, &donor, true));
+    assert_null(add(&queue, 9));
+    assert_int_equal(queue.count, 3);
+    assert_ptr_equal(skep_audit_queue_find(&queue, &(struct skep_hash){{3}}), newest);
+    assert_null(skep_audit_queue_find(&queue, &(struct skep_hash){{9}}));
+    empty(&queue);
+}
+
+/* Adds jobs of this donor until there is no room; how many they were. */
+static size_t fill(struct skep_audit_queue *queue, uint8_t donor_number, bool trusted)
+{
+    static uint8_t number;
+    struct skep_peer_id donor = {{donor_number}};
+    size_t count = 0;
+    while (skep_audit_queue_has_room(queue, &donor, trusted)) {
+        struct skep_hash id = {{++number, 1}};
+        assert_non_null(skep_audit_queue_add(queue, &id, &donor, trusted));
+        count++;
+    }
+    return count;
+}
+
+static void one_donor_fills_no_queue_and_newcomers_leave_room_for_the_trusted(void **state)
+{
+    (void)state;
+    struct skep_audit_queue queue = {
+        .limit = 24, .most_new = 8, .most_of_donor = 8, .wait_ms = 100};
+    assert_int_equal(fill(&queue, 1, false), 4);
+    assert_int_equal(fill(&queue, 2, false), 1); /* half of their room is taken */
+    assert_int_equal(fill(&queue, 3, false), 1);
+    assert_int_equal(fill(&queue, 2, false), 0);
+    assert_int_equal(fill(&queue, 4, false), 1);
+    assert_int_equal(fill(&queue, 5, false), 1);
+    assert_int_equal(fill(&queue, 6, false), 0);
+    assert_int_equal(fill(&queue, 7, true), 8);
+    assert_int_equal(fill(&queue, 8, true), 8);
+    assert_int_equal(fill(&queue, 9, true), 0);
+    skep_audit_queue_remove(&queue, queue.jobs);
+    assert_int_equal(fill(&queue, 6, false), 1);
     empty(&queue);
 }
 
@@ -140,8 +168,8 @@ int main(void)
         cmocka_unit_test(what_nobody_wants_does_not_run_and_what_is_not_there_waits),
         cmocka_unit_test(who_waits_too_long_expires_and_a_second_wish_gives_no_more_time),
         cmocka_unit_test(a_worker_that_fails_is_tried_again_once),
-        cmocka_unit_test(
-            a_full_queue_gives_up_the_oldest_that_is_only_held_and_never_one_that_is_wanted),
+        cmocka_unit_test(a_full_queue_takes_no_more_and_gives_up_none),
+        cmocka_unit_test(one_donor_fills_no_queue_and_newcomers_leave_room_for_the_trusted),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

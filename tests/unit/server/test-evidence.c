@@ -7,6 +7,7 @@
 #include "common/crypto/hash.h"
 #include "common/swarm/history.h"
 #include "common/sys/file.h"
+#include "server/audit-job.h"
 #include "server/evidence.h"
 #include "tests/lib/cmocka.h"
 
@@ -145,6 +146,24 @@ static void a_file_that_is_gone_is_said_so_and_asked_for_again(void **state)
     assert_int_equal(skep_evidence_bytes(fixture->evidence), 0);
 }
 
+static void a_donor_is_silent_only_where_it_did_not_show_what_it_was_asked_for(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_audit_update update = {.before = {{9}}};
+    struct skep_audit_load load = {.update_count = 1, .updates = &update, .pinned = true};
+    assert_true(skep_audit_load_is_silent(&load, fixture->evidence));
+    load.crowded = true; /* it did */
+    assert_false(skep_audit_load_is_silent(&load, fixture->evidence));
+    load.crowded = false;
+    load.resumed = true; /* nobody was there to be shown anything */
+    assert_false(skep_audit_load_is_silent(&load, fixture->evidence));
+    load.resumed = false;
+    assert_int_equal(put(fixture, 1, &update.before), SKEP_OK);
+    assert_false(skep_audit_load_is_silent(&load, fixture->evidence));
+    load.pinned = false; /* the trunk's list names what is not here, or never came */
+    assert_true(skep_audit_load_is_silent(&load, fixture->evidence));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -156,6 +175,8 @@ int main(void)
             what_was_not_used_for_longest_makes_room_unless_it_is_wanted, set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_that_is_gone_is_said_so_and_asked_for_again, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_donor_is_silent_only_where_it_did_not_show_what_it_was_asked_for, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

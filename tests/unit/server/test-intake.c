@@ -777,6 +777,42 @@ what_the_agreement_asks_for_is_not_refused_for_what_only_we_know_of_its_donor(vo
     skep_audit_close(scene->host.audit);
 }
 
+/* Newcomers have filled their room; nobody is judged by what is not looked at. */
+static void
+who_comes_when_there_is_no_room_to_repeat_its_job_is_sent_away_and_not_judged(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_manifest *manifest = &scene->project->manifest;
+    struct skep_audit_row row;
+    struct skep_error err = {0};
+    struct draft draft;
+    open_audits(scene);
+    manifest->trust.audits = true;
+    scene->project->kept_count = scene->project->shard_count;
+    for (size_t i = 0; i < SKEP_AUDIT_NEW_JOBS; i++) {
+        begin(scene, &draft, 0);
+        seal(&draft);
+        assert_int_equal(hand_in(scene, &draft, &err), SKEP_OK);
+        draft_done(&draft);
+    }
+    begin(scene, &draft, 0);
+    seal(&draft);
+    struct skep_hash hash = skep_hash_of(draft.file.data, draft.file.size);
+    assert_int_equal(hand_in(scene, &draft, &err), SKEP_ERR_STATE);
+    assert_int_equal(err.reason, SKEP_REFUSAL_WAITING);
+    assert_int_equal(
+        skep_keeper_db_get_audit(scene->host.db, &manifest->project, &hash, &row, NULL),
+        SKEP_ERR_NOT_FOUND);
+    assert_int_equal(skep_intake_fetched(scene->project, draft.file.data, draft.file.size, &err),
+                     SKEP_OK);
+    assert_int_equal(
+        skep_keeper_db_get_audit(scene->host.db, &manifest->project, &hash, &row, NULL), SKEP_OK);
+    assert_int_equal(row.verdict, SKEP_AUDIT_NOT_DRAWN);
+    assert_int_equal(skep_audit_waiting(scene->host.audit), SKEP_AUDIT_NEW_JOBS);
+    draft_done(&draft);
+    skep_audit_close(scene->host.audit);
+}
+
 /* The trunk's next version, with one update in its list. */
 static void seal_next(struct scene *scene, const struct skep_hash *update,
                       const struct draft *draft)
@@ -841,6 +877,9 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             what_the_agreement_asks_for_is_not_refused_for_what_only_we_know_of_its_donor, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_comes_when_there_is_no_room_to_repeat_its_job_is_sent_away_and_not_judged, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(
             a_rival_that_the_agreement_asks_for_is_held_until_one_of_them_is_merged, set_up,
