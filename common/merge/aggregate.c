@@ -205,8 +205,8 @@ static void step_block(const struct stepping *stepping, size_t t, size_t block)
     uint32_t tile_columns = tensor->tiling.tile_columns;
     /* place / tile_columns by multiplication: exact for place < 2^12 and at most 2^6 columns. */
     uint64_t inverse = ((1u << 24) + tile_columns - 1) / tile_columns;
-    uint16_t list[SKEP_BLOCK_SIZE + 1];
-    uint8_t sent[SKEP_BLOCK_SIZE + 1] = {0};
+    uint16_t list[SKEP_BLOCK_SIZE + 1] = {0};
+    uint8_t sent[SKEP_BLOCK_SIZE + 1];
     uint32_t length = list_places(sorted.counts, tensor->tile_size, list, sent);
     for (uint32_t k = 0; k < length; k++) {
         int64_t step = skep_fixed_scale(values[k], stepping->ratio, SKEP_FIXED_RATIO_BITS);

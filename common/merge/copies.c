@@ -74,6 +74,19 @@ static bool nearly_equal(const struct skep_pairs *pairs, size_t i, size_t j,
            (cosine >= SAME_WAY && share_places(pairs, i, j, measure->overlap_permille));
 }
 
+/* The first update before `j` that is near enough and no copy itself, `j` if there is none. Those that are left out come last. */
+static size_t original_of(const struct skep_pairs *pairs, const bool *left_out,
+                          const struct measure *measure, const size_t *copy_of, size_t j)
+{
+    for (size_t i = 0; i < pairs->n; i++) {
+        bool earlier = left_out[i] == left_out[j] ? i < j : left_out[j];
+        if (earlier && copy_of[i] == i && nearly_equal(pairs, i, j, measure)) {
+            return i;
+        }
+    }
+    return j;
+}
+
 void skep_copies_find(const struct skep_pairs *pairs, const bool *left_out,
                       uint32_t overlap_permille, size_t *ret_copy_of)
 {
@@ -85,11 +98,8 @@ void skep_copies_find(const struct skep_pairs *pairs, const bool *left_out,
     }
     for (int last = 0; last <= 1 && overlap_permille != 0; last++) {
         for (size_t j = 0; j < n; j++) {
-            for (size_t i = 0; i < n && left_out[j] == (last != 0) && ret_copy_of[j] == j; i++) {
-                bool earlier = left_out[i] == left_out[j] ? i < j : left_out[j];
-                if (earlier && ret_copy_of[i] == i && nearly_equal(pairs, i, j, &measure)) {
-                    ret_copy_of[j] = i;
-                }
+            if (left_out[j] == (last != 0)) {
+                ret_copy_of[j] = original_of(pairs, left_out, &measure, ret_copy_of, j);
             }
         }
     }

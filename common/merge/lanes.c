@@ -12,6 +12,15 @@ static void add_exchange(struct skep_lanes_network *network, size_t low, size_t 
 }
 
 /* Algorithm M's own names: p, q, r, d. */
+static void add_pass(struct skep_lanes_network *network, size_t p, size_t r, size_t d)
+{
+    for (size_t i = 0; i + d < network->n; i++) {
+        if ((i & p) == r) {
+            add_exchange(network, i, i + d);
+        }
+    }
+}
+
 void skep_lanes_network_init(struct skep_lanes_network *network, size_t n, size_t trimmed)
 {
     assert(n >= 1 && n <= SKEP_LIMIT_UPDATES_PER_ROUND && n > 2 * trimmed);
@@ -24,11 +33,7 @@ void skep_lanes_network_init(struct skep_lanes_network *network, size_t n, size_
         size_t r = 0;
         size_t d = p;
         for (size_t q = top; q >= p; q /= 2) {
-            for (size_t i = 0; i + d < n; i++) {
-                if ((i & p) == r) {
-                    add_exchange(network, i, i + d);
-                }
-            }
+            add_pass(network, p, r, d);
             d = q - p;
             r = p;
         }

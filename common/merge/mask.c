@@ -1,5 +1,6 @@
 #include "common/merge/mask.h"
 
+#include <assert.h>
 #include <string.h>
 
 #include "common/base/bytes.h"
@@ -41,6 +42,23 @@ void skep_mask_of(const struct skep_hash *seed, uint32_t tensor, uint32_t block,
             ret_indices[taken++] = (uint16_t)i;
         }
     }
+    assert(taken == tiling->kept);
+}
+
+static int check_block(const uint16_t *mask, const struct skep_update_tensor *tensor, size_t t,
+                       uint32_t block, struct skep_error *err)
+{
+    uint32_t kept = tensor->tiling.kept;
+    const uint16_t *sent = tensor->indices + (size_t)block * kept;
+    for (uint32_t i = 0; i < kept; i++) {
+        if (sent[i] != mask[i]) {
+            return skep_refuse(err, SKEP_REFUSAL_MASK,
+                               "update body, tensor %zu: value %u of block %u is of place %u, the "
+                               "common mask has place %u there",
+                               t, i, block, sent[i], mask[i]);
+        }
+    }
+    return SKEP_OK;
 }
 
 int skep_mask_check(const struct skep_hash *seed, const struct skep_update_body *body,
@@ -49,17 +67,11 @@ int skep_mask_check(const struct skep_hash *seed, const struct skep_update_body 
     uint16_t mask[SKEP_BLOCK_SIZE];
     for (size_t t = 0; t < body->tensor_count; t++) {
         const struct skep_update_tensor *tensor = &body->tensors[t];
-        uint32_t kept = tensor->tiling.kept;
         for (uint32_t block = 0; block < tensor->tiling.blocks; block++) {
-            const uint16_t *sent = tensor->indices + (size_t)block * kept;
             skep_mask_of(seed, (uint32_t)t, block, &tensor->tiling, mask);
-            for (uint32_t i = 0; i < kept; i++) {
-                if (sent[i] != mask[i]) {
-                    return skep_refuse(err, SKEP_REFUSAL_MASK,
-                                       "update body, tensor %zu: value %u of block %u is of place "
-                                       "%u, the common mask has place %u there",
-                                       t, i, block, sent[i], mask[i]);
-                }
+            int rc = check_block(mask, tensor, t, block, err);
+            if (rc != SKEP_OK) {
+                return rc;
             }
         }
     }
