@@ -200,7 +200,8 @@ void skep_round_claims_choose(const struct skep_round *round, const struct skep_
     if (!may_state(round) || round->attempt > 0 || round->memory.version < round->claims_after) {
         return;
     }
-    const struct skep_round_found **ripe = skep_alloc(round->found_count + 1, sizeof(ripe[0]));
+    const struct skep_round_found **ripe =
+        skep_alloc(round->found_count + 1, sizeof(struct skep_round_found *));
     size_t count = 0;
     for (size_t i = 0; i < round->found_count; i++) {
         const struct skep_round_found *one = &round->found[i];
@@ -211,7 +212,7 @@ void skep_round_claims_choose(const struct skep_round *round, const struct skep_
             ripe[count++] = one;
         }
     }
-    qsort(ripe, count, sizeof(ripe[0]), by_failures);
+    qsort(ripe, count, sizeof(struct skep_round_found *), by_failures);
     size_t most = round->claims_most != 0 ? round->claims_most : SKEP_ROUND_CLAIMS;
     for (size_t i = 0; i < count && i < most; i++) {
         claim(ret_claims, list, ripe[i]);

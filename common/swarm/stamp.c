@@ -11,15 +11,16 @@
 
 #define NONCE_MASK (((uint64_t)1 << 53) - 1)
 
-#define LABEL_SIZE 10u
-#define PASSWORD_SIZE (LABEL_SIZE + 2ul * SKEP_ID_SIZE)
+static const char label[10] = {'s', 'k', 'e', 'p', '-', 's', 't', 'a', 'm', 'p'};
+
+#define PASSWORD_SIZE (sizeof label + 2ul * SKEP_ID_SIZE)
 
 static void password_of(const struct skep_project_id *project, const struct skep_peer_id *donor,
                         uint8_t ret_password[PASSWORD_SIZE])
 {
-    memcpy(ret_password, "skep-stamp", LABEL_SIZE);
-    memcpy(ret_password + LABEL_SIZE, project->bytes, SKEP_ID_SIZE);
-    memcpy(ret_password + LABEL_SIZE + SKEP_ID_SIZE, donor->bytes, SKEP_ID_SIZE);
+    memcpy(ret_password, label, sizeof label);
+    memcpy(ret_password + sizeof label, project->bytes, SKEP_ID_SIZE);
+    memcpy(ret_password + sizeof label + SKEP_ID_SIZE, donor->bytes, SKEP_ID_SIZE);
 }
 
 /* How many zero bits the stamp of this nonce begins with, counted up to 32. */
