@@ -351,11 +351,10 @@ static int check_state(const struct skep_kept_shard *shard, uint64_t version, co
         skep_chunks_done(&chunks);
         skep_buffer_done(&state);
         if (!skep_hash_equal(ret_root, &row.root)) {
-            char found[SKEP_ID_TEXT_SIZE];
-            strcpy(found, skep_id_text(ret_root->bytes));
-            result = skep_error_set(
-                err, SKEP_ERR_HASH, "%s has root %.12s, not that of %s version %llu, %.12s", path,
-                found, shard->text, (unsigned long long)version, skep_id_text(row.root.bytes));
+            result = skep_error_set(err, SKEP_ERR_HASH,
+                                    "%s has root %.12s, not that of %s version %llu, %.12s", path,
+                                    skep_id_text(ret_root->bytes), shard->text,
+                                    (unsigned long long)version, skep_id_text(row.root.bytes));
         }
     }
     return result;

@@ -13,7 +13,7 @@
 #include "common/swarm/admission.h"
 
 #define SKEP_BEACONS_GAP_MS 250u
-#define SKEP_BEACONS_KEPT (2 * (SKEP_LIMIT_TICKET_AGE + 1))
+#define SKEP_BEACONS_KEPT (2ul * (SKEP_LIMIT_TICKET_AGE + 1))
 
 struct skep_beacons;
 struct skep_project;

@@ -18,8 +18,7 @@ int skep_kept_shard_seal(const struct skep_kept_shard *shard, uint64_t version,
     if (result == SKEP_OK && row.seal == NULL) {
         result = skep_error_set(err, SKEP_ERR_NOT_FOUND, "version %llu of %s has no seal here",
                                 (unsigned long long)version, shard->text);
-    }
-    if (result == SKEP_OK) {
+    } else if (result == SKEP_OK) {
         result = skep_envelope_parse(row.seal, strlen(row.seal), &envelope, err);
     }
     if (result == SKEP_OK) {
