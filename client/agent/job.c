@@ -573,7 +573,7 @@ int skep_job_publish(struct skep_job *job, struct skep_session *session, struct 
     statement.parts = parts;
     for (; job->published < job->shard_count && rc == 0; job->published += rc == 0) {
         /* the trunk last: once it is there keepers close the experts' rounds too */
-        size_t i = (job->published + 1) % job->shard_count;
+        size_t i = job->published + 1 < job->shard_count ? job->published + 1 : 0;
         if (skep_outbox_has_accepted(outbox, job->shards[i], job->bases[i].version)) {
             continue; /* it was not sealed in time for this job */
         }
