@@ -292,7 +292,7 @@ static void set_option(struct sweep *sweep, const char *name, const char *value)
 
 int main(int argc, char **argv)
 {
-    static struct sweep sweep = {.tokens_wanted = 1000000, .points = 10, .eval_bytes = 40000};
+    struct sweep sweep = {.tokens_wanted = 1000000, .points = 10, .eval_bytes = 40000};
     skep_manifest_defaults(&sweep.manifest);
     for (int i = 1; i < argc; i++) {
         if (strcmp(argv[i], "--quick") == 0) {

@@ -130,7 +130,7 @@ static void prepare(struct cell *cell)
         cell->bodies[d] = skep_alloc(cell->lab.shard_count, sizeof *cell->bodies[d]);
         ids[d] = cell->lab.donors[d].id;
     }
-    cell->standings = skep_alloc(cell->lab.shard_count, sizeof *cell->standings);
+    cell->standings = skep_alloc(cell->lab.shard_count, sizeof(struct skep_standings *));
     cell->bases = skep_alloc(cell->lab.shard_count, sizeof *cell->bases);
     for (size_t i = 0; i < cell->lab.shard_count; i++) {
         cell->standings[i] = skep_standings_new();

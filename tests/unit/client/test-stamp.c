@@ -10,6 +10,7 @@
 #include "tests/lib/cmocka.h"
 
 /* The linker puts this in place of skep_stamp_try(). */
+/* NOLINTBEGIN(bugprone-reserved-identifier): the names that the linker's --wrap gives */
 int __real_skep_stamp_try(struct skep_stamp_search *search, struct skep_error *err);
 int __wrap_skep_stamp_try(struct skep_stamp_search *search, struct skep_error *err);
 
@@ -23,6 +24,7 @@ int __wrap_skep_stamp_try(struct skep_stamp_search *search, struct skep_error *e
     }
     return __real_skep_stamp_try(search, err);
 }
+/* NOLINTEND(bugprone-reserved-identifier) */
 
 struct scene {
     char folder[64];

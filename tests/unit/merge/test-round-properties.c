@@ -46,8 +46,9 @@ static void shuffle(struct skep_rng *rng, struct scene *shuffled, size_t *ret_fr
     for (size_t i = 0; i < shuffled->n; i++) {
         ret_from[i] = i;
     }
-    for (size_t i = shuffled->n - 1; i > 0; i--) {
-        size_t k = (size_t)skep_rng_below(rng, i + 1);
+    for (size_t left = shuffled->n; left > 1; left--) {
+        size_t i = left - 1;
+        size_t k = (size_t)skep_rng_below(rng, left);
         struct skep_merge_input held = shuffled->inputs[i];
         shuffled->inputs[i] = shuffled->inputs[k];
         shuffled->inputs[k] = held;
@@ -88,7 +89,7 @@ static void no_order_of_arrival_matters(void **state)
         assert_true(distance(merged, scene.state) > 0);
         assert_int_equal(report.counted, scene.n - 1);
         for (int round = 0; round < 4; round++) {
-            size_t from[SCENE_MOST];
+            size_t from[SCENE_MOST] = {0};
             struct skep_merge_input before[SCENE_MOST];
             memcpy(before, scene.inputs, sizeof before);
             shuffle(&rng, &scene, from);

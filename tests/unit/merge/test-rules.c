@@ -1,4 +1,5 @@
 /* Every rule against the obvious way to compute it: whole columns, written out and sorted. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,7 @@ static uint64_t norm_of(const int64_t *values)
 
 static int64_t toward_zero(__int128 numerator, __int128 denominator)
 {
+    assert(denominator > 0);
     return (int64_t)(numerator / denominator);
 }
 
@@ -114,7 +116,7 @@ static void trim(struct reference *reference, size_t f, size_t divisor)
         for (size_t i = f; i < n - f; i++) {
             sum += column[i];
         }
-        reference->aggregate[p] = toward_zero(sum, (__int128)(divisor * (n - 2 * f)));
+        reference->aggregate[p] = toward_zero(sum, (__int128)divisor * (n - 2 * f));
     }
 }
 
@@ -229,6 +231,13 @@ static void step(const struct reference *reference, const float *state, float *r
 
 /* ---- the comparison ---- */
 
+static uint32_t bits_of(float value)
+{
+    uint32_t bits;
+    memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
 /* Rules per place must give the same bits. Weights come from inner products that were scaled in another order, so rules with weights
  * may be off by what their last bits make of it. */
 static void compare_with_reference(const struct scene *scene, enum skep_merge_rule rule)
@@ -248,7 +257,7 @@ static void compare_with_reference(const struct scene *scene, enum skep_merge_ru
         rule >= SKEP_MERGE_KRUM && !(rule == SKEP_MERGE_NNM_TRIMMED_MEAN && scene->n >= 8);
     for (size_t p = 0; p < SCENE_TOTAL; p++) {
         double off = (double)merged[p] - (double)expected[p];
-        if (weighted ? off > 1e-7 || off < -1e-7 : memcmp(&merged[p], &expected[p], 4) != 0) {
+        if (weighted ? off > 1e-7 || off < -1e-7 : bits_of(merged[p]) != bits_of(expected[p])) {
             fail_msg("rule %d, %zu updates: place %zu is %.9g, expected %.9g", (int)rule, scene->n,
                      p, (double)merged[p], (double)expected[p]);
         }

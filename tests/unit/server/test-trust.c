@@ -262,10 +262,11 @@ static void a_machine_that_starts_is_told_what_no_seal_says(void **state)
     skep_trust_tell(&scene->shard);
     struct skep_seal seal = next_seal(scene->shard.round);
     assert_int_equal(seal.finding_count, 2);
-    assert_int_equal(seal.findings[0].update.bytes[0], 1);
-    assert_int_equal(seal.findings[0].verdict, SKEP_VERDICT_INVALID);
-    assert_int_equal(seal.findings[1].update.bytes[0], 2);
-    assert_int_equal(seal.findings[1].verdict, SKEP_VERDICT_VALID);
+    for (size_t i = 0; i < seal.finding_count; i++) {
+        assert_int_equal(seal.findings[i].update.bytes[0], i + 1);
+        assert_int_equal(seal.findings[i].verdict,
+                         i == 0 ? SKEP_VERDICT_INVALID : SKEP_VERDICT_VALID);
+    }
     skep_seal_done(&seal);
     skep_round_free(scene->shard.round);
     skep_loop_free(scene->host.loop);
