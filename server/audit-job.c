@@ -544,6 +544,7 @@ int skep_audit_load_look(const struct skep_audit_load *load, size_t i,
     if (result == SKEP_OK) {
         repeated.body = body.data;
         repeated.body_size = body.size;
+        published.most_step = (update->base_version + 1) * load->project->manifest.training.steps;
         published.history = known ? &histories[0] : NULL;
         repeated.history = known ? &histories[1] : NULL;
         result = skep_audit_look_at(&update->shard->shape, update->base_version, &published,

@@ -86,6 +86,8 @@ int skep_audit_look_at(const struct skep_shape *shape, uint64_t base_version,
         result = skep_audit_compare(&first, &second, &look.body, err);
     }
     if (result == SKEP_OK && published->history != NULL && repeated->history != NULL) {
+        look.steps_agree = published->history->step == repeated->history->step &&
+                           published->history->step <= published->most_step;
         result = look_at_history(shape, published->history, &first, repeated->history, &second,
                                  &look, err);
     }
@@ -101,6 +103,6 @@ bool skep_audit_look_valid(const struct skep_audit_look *look)
 {
     return skep_audit_valid(&look->body) &&
            (!look->has_history ||
-            (look->first <= SKEP_AUDIT_MOST_DRIFT && look->second <= SKEP_AUDIT_MOST_DRIFT &&
-             look->carried <= SKEP_AUDIT_MOST_DRIFT));
+            (look->steps_agree && look->first <= SKEP_AUDIT_MOST_DRIFT &&
+             look->second <= SKEP_AUDIT_MOST_DRIFT && look->carried <= SKEP_AUDIT_MOST_DRIFT));
 }

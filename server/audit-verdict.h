@@ -6,6 +6,9 @@
  * residual is what the compression did not take, so it jumps with every value that is taken in one of the two and not in the other; what
  * was there before compression does not: residual + body, again compared as vectors.
  *
+ * AdamW's step is a whole number, so both must have the same one. And neither may have made more than a job for each version up to the update's
+ * base: a shard takes one update of a donor for each, so a larger one was made up in an earlier job that nobody repeated.
+ *
  *   distance of a and b = |a - b| / max(|a|, |b|)
  */
 #ifndef SKEP_SERVER_AUDIT_VERDICT_H
@@ -29,7 +32,8 @@ struct skep_audit_look {
     bool has_history;
     double first; /* distances of the moments, */
     double second;
-    double carried; /* and of residual + body */
+    double carried;   /* and of residual + body */
+    bool steps_agree; /* of AdamW, and can have been made */
 };
 
 /* One side: an update's body, and the history after the job; NULL if it is not known. */
@@ -37,6 +41,7 @@ struct skep_audit_side {
     const uint8_t *body;
     size_t body_size;
     const struct skep_history *history;
+    uint64_t most_step; /* that it can have */
 };
 
 /* SKEP_ERR_FORMAT if a body is none of this shard, SKEP_ERR_MEMORY. */

@@ -176,10 +176,11 @@ static void log_look(const struct skep_audit_load *load, size_t i,
     skep_log(
         SKEP_LOG_INFO,
         "audit of update %.12s of donor %.12s for %s: %s, distance %.2g, overlap %.4f, history "
-        "%.2g %.2g %.2g, %.1f s",
+        "%.2g %.2g %.2g%s, %.1f s",
         skep_id_text(load->updates[i].hash.bytes), skep_id_text(load->donor.bytes),
         load->updates[i].shard->text, valid ? "valid" : "INVALID", look->body.distance,
-        look->body.overlap, look->first, look->second, look->carried, seconds);
+        look->body.overlap, look->first, look->second, look->carried,
+        look->has_history && !look->steps_agree ? ", another step" : "", seconds);
 }
 
 /* Whoever lies about one shard has lied about the job: its updates have one verdict. */

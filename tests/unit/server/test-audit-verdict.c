@@ -8,6 +8,8 @@
 #include "server/audit-verdict.h"
 #include "tests/lib/cmocka.h"
 
+#define STEP 40u
+
 struct fixture {
     struct skep_manifest manifest;
     struct skep_shape shape;
@@ -65,7 +67,8 @@ static struct made make(const struct fixture *fixture, float scale, float noise)
     assert_int_equal(skep_shape_compress(shape, 0, delta, residual, &body, NULL), SKEP_OK);
     skep_update_body_encode(&body, &made.body);
     skep_put_floats(made.floats + 8 * count, residual, count);
-    made.history = (struct skep_history){.first = made.floats,
+    made.history = (struct skep_history){.step = STEP,
+                                         .first = made.floats,
                                          .second = made.floats + 4 * count,
                                          .residual = made.floats + 8 * count};
     skep_update_body_done(&body);
@@ -85,8 +88,9 @@ static struct skep_audit_look look(const struct fixture *fixture, const struct m
 {
     struct skep_audit_look found = {0};
     struct skep_audit_side sides[2] = {
-        {published->body.data, published->body.size, with_history ? &published->history : NULL},
-        {repeated->body.data, repeated->body.size, with_history ? &repeated->history : NULL}};
+        {published->body.data, published->body.size, with_history ? &published->history : NULL,
+         STEP + 20},
+        {repeated->body.data, repeated->body.size, with_history ? &repeated->history : NULL, 0}};
     assert_int_equal(skep_audit_look_at(&fixture->shape, 0, &sides[0], &sides[1], &found, NULL),
                      SKEP_OK);
     return found;
@@ -139,13 +143,34 @@ static void an_honest_body_with_an_invented_history_is_invalid(void **state)
     made_done(&honest);
 }
 
+static void a_step_that_the_job_does_not_give_or_nobody_can_have_made_is_invalid(void **state)
+{
+    const struct fixture *fixture = *state;
+    struct made honest = make(fixture, 0.01f, 0);
+    struct made lie = make(fixture, 0.01f, 0);
+    for (uint64_t step = STEP - 1; step <= STEP + 1; step++) {
+        lie.history.step = step;
+        struct skep_audit_look found = look(fixture, &lie, &honest, true);
+        assert_int_equal(skep_audit_look_valid(&found), step == STEP);
+    }
+    /* begun with a lie and honestly carried on */
+    for (uint64_t step = STEP + 20; step <= STEP + 21; step++) {
+        lie.history.step = step;
+        honest.history.step = step;
+        struct skep_audit_look found = look(fixture, &lie, &honest, true);
+        assert_int_equal(skep_audit_look_valid(&found), step == STEP + 20);
+    }
+    made_done(&lie);
+    made_done(&honest);
+}
+
 static void bytes_that_are_no_body_are_refused(void **state)
 {
     const struct fixture *fixture = *state;
     struct made a = make(fixture, 0.01f, 0);
     struct skep_audit_look found = {0};
-    struct skep_audit_side good = {a.body.data, a.body.size, NULL};
-    struct skep_audit_side cut = {a.body.data, a.body.size - 1, NULL};
+    struct skep_audit_side good = {a.body.data, a.body.size, NULL, 0};
+    struct skep_audit_side cut = {a.body.data, a.body.size - 1, NULL, 0};
     assert_int_equal(skep_audit_look_at(&fixture->shape, 0, &cut, &good, &found, NULL),
                      SKEP_ERR_FORMAT);
     assert_int_equal(skep_audit_look_at(&fixture->shape, 0, &good, &cut, &found, NULL),
@@ -161,6 +186,9 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_body_turned_around_is_invalid, set_up, tear_down),
         cmocka_unit_test_setup_teardown(an_honest_body_with_an_invented_history_is_invalid, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_step_that_the_job_does_not_give_or_nobody_can_have_made_is_invalid, set_up,
+            tear_down),
         cmocka_unit_test_setup_teardown(bytes_that_are_no_body_are_refused, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
