@@ -50,9 +50,9 @@ struct skep_audit_load {
     uint64_t trunk_ms; /* since then */
     uint64_t asked_ms; /* the agreement asks for its updates since then; 0: it does not */
     bool pinned;       /* all states are in the folder */
-    bool
-        resumed; /* open when the keeper ended: its donor may have been asked in vain because nobody was here */
-    bool crowded; /* a history that it needs was shown, and there was no room */
+    bool late;         /* the lot for the trunk's update fell before the others came */
+    bool resumed;      /* open when the keeper ended: nobody was here when it was asked for */
+    bool crowded;      /* a history that it needs was shown, and there was no room */
 };
 
 struct skep_hash skep_audit_id(const struct skep_project_id *project,

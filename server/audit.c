@@ -1,17 +1,17 @@
 #include "server/audit.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/alloc.h"
 #include "common/base/log.h"
 #include "common/swarm/job-file.h"
-#include "common/swarm/reputation.h"
 #include "common/sys/clock.h"
 #include "common/sys/file.h"
 #include "common/sys/process.h"
 #include "server/agreement.h"
+#include "server/audit-internal.h"
 #include "server/audit-job.h"
-#include "server/audit-queue.h"
 #include "server/evidence.h"
 #include "server/host.h"
 #include "server/project.h"
@@ -20,18 +20,6 @@
 
 #define TICK_MS 500u
 #define FORGET_S INT64_C(2592000) /* 30 days, for rows with a verdict */
-
-struct skep_audit {
-    struct skep_host *host;
-    struct skep_timer *timer;
-    struct skep_audit_queue queue;
-    struct skep_evidence *evidence;
-    struct skep_process *worker;
-    struct skep_audit_job *running;
-    bool done;   /* the worker said so, */
-    bool failed; /* or that there is an error */
-    uint64_t started_ms;
-};
 
 static uint64_t now_of(const struct skep_audit *audit)
 {
@@ -126,9 +114,8 @@ static void write_verdict(const struct skep_audit_load *load, size_t i,
     }
 }
 
-/* The same verdict for all that has none of its own, and the end of the job. */
-static void end_all(struct skep_audit *audit, struct skep_audit_job *job,
-                    enum skep_audit_verdict verdict)
+void skep_audit_end_all(struct skep_audit *audit, struct skep_audit_job *job,
+                        enum skep_audit_verdict verdict)
 {
     struct skep_audit_load *load = job->load;
     for (size_t i = 0; i < load->update_count; i++) {
@@ -145,9 +132,22 @@ static void tell(const struct skep_audit_load *load, bool valid)
         const struct skep_audit_update *update = &load->updates[i];
         struct skep_round_update found = {
             .hash = update->hash, .donor = load->donor, .base_version = update->base_version};
-        if (update->shard->shard.kind == SKEP_SHARD_TRUNK) {
+        bool told = valid && load->late; /* the trunk's update has a verdict, or none was drawn */
+        if (update->shard->shard.kind == SKEP_SHARD_TRUNK && !told) {
             skep_agreement_verdict(update->shard, &found, valid);
         }
+    }
+}
+
+static void let_one_in(const struct skep_audit_update *update, const struct skep_peer_id *donor)
+{
+    struct skep_kept_shard *shard = update->shard;
+    struct skep_round_update waiting = {
+        .hash = update->hash, .donor = *donor, .base_version = update->base_version};
+    bool late = skep_kept_shard_merged(shard, &update->hash, donor, update->base_version) != NULL ||
+                update->base_version + SKEP_LIMIT_STALENESS < skep_kept_shard_head(shard)->version;
+    if (!late && skep_trust_admits(shard, &update->hash, donor)) {
+        skep_agreement_update(shard, &waiting);
     }
 }
 
@@ -155,18 +155,7 @@ static void tell(const struct skep_audit_load *load, bool valid)
 static void let_in(const struct skep_audit_load *load)
 {
     for (size_t i = 0; i < load->update_count; i++) {
-        const struct skep_audit_update *update = &load->updates[i];
-        struct skep_kept_shard *shard = update->shard;
-        struct skep_round_update waiting = {
-            .hash = update->hash, .donor = load->donor, .base_version = update->base_version};
-        bool admitted = skep_trust_admits(shard, &update->hash, &load->donor);
-        bool late =
-            skep_kept_shard_merged(shard, &update->hash, &load->donor, update->base_version) !=
-                NULL ||
-            update->base_version + SKEP_LIMIT_STALENESS < skep_kept_shard_head(shard)->version;
-        if (admitted && !late) {
-            skep_agreement_update(shard, &waiting);
-        }
+        let_one_in(&load->updates[i], &load->donor);
     }
 }
 
@@ -244,7 +233,7 @@ static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool we
         return;
     }
     if (!well) {
-        end_all(audit, job, guilty ? SKEP_AUDIT_UNANSWERED : SKEP_AUDIT_NOT_DRAWN);
+        skep_audit_end_all(audit, job, guilty ? SKEP_AUDIT_UNANSWERED : SKEP_AUDIT_NOT_DRAWN);
         return;
     }
     tell(load, valid);
@@ -326,7 +315,7 @@ static void look(struct skep_audit *audit)
         skep_log(SKEP_LOG_INFO, "a job of donor %.12s of version %llu is not repeated: %s",
                  skep_id_text(load->donor.bytes), (unsigned long long)load->trunk_version,
                  silent ? "it did not show what it began with" : "something is lacking here");
-        end_all(audit, job, silent ? SKEP_AUDIT_UNANSWERED : SKEP_AUDIT_NOT_DRAWN);
+        skep_audit_end_all(audit, job, silent ? SKEP_AUDIT_UNANSWERED : SKEP_AUDIT_NOT_DRAWN);
     }
     run_next(audit);
 }
@@ -425,6 +414,38 @@ static void take_up_again(struct skep_audit *audit, struct skep_audit_job *job)
     skep_audit_queue_again(&audit->queue, job, now_of(audit));
 }
 
+/* An expert's update that comes when the lot for its job has fallen: with the trunk's update, which is among the blobs as long as its version is, the
+ * job can be repeated once more. False if it is gone. */
+static bool take_late(struct skep_project *project, struct skep_audit_job *job,
+                      const struct skep_audit_row *row)
+{
+    struct skep_audit_load *load = job->load;
+    struct skep_audit_row trunk;
+    if (load->has_trunk || row->shard.kind == SKEP_SHARD_TRUNK ||
+        !skep_trust_trunk_came(project, &row->donor, &row->ticket, &trunk) ||
+        trunk.verdict == SKEP_AUDIT_OPEN) {
+        return true;
+    }
+    load->late = true;
+    return skep_audit_load_add(load, &trunk, now_of(project->host->audit), NULL) == SKEP_OK;
+}
+
+/* Experts' updates of a trusted donor, which waited for the trunk's: now the job can be drawn as a whole. Not the trunk's own, which its intake lets in: a
+ * keeper that is alone seals and draws at once, and then the job may be over. */
+static void let_experts_in(const struct skep_audit_load *load)
+{
+    size_t count = load->update_count;
+    struct skep_audit_update *updates = skep_alloc(count + 1, sizeof *updates);
+    struct skep_peer_id donor = load->donor;
+    memcpy(updates, load->updates, count * sizeof *updates);
+    for (size_t i = 0; i < count; i++) {
+        if (updates[i].shard->shard.kind != SKEP_SHARD_TRUNK) {
+            let_one_in(&updates[i], &donor);
+        }
+    }
+    free(updates);
+}
+
 /* What cannot be taken up stays open: it is our lack and not the donor's, and the next start tries again. */
 static void take(struct skep_project *project, const struct skep_audit_row *row, bool resumed)
 {
@@ -440,9 +461,18 @@ static void take(struct skep_project *project, const struct skep_audit_row *row,
                  skep_id_text(row->update.bytes), reason.text);
         return;
     }
+    if (!take_late(project, job, row)) {
+        skep_log(SKEP_LOG_INFO, "update %.12s of donor %.12s came too long after the trunk's",
+                 skep_id_text(row->update.bytes), skep_id_text(row->donor.bytes));
+        skep_audit_end_all(audit, job, SKEP_AUDIT_UNANSWERED);
+        return;
+    }
     take_up_again(audit, job);
     if (!skep_trust_is_trusted(project, &row->donor)) {
         skep_audit_queue_want(&audit->queue, job, true, now_of(audit));
+    }
+    if (row->shard.kind == SKEP_SHARD_TRUNK) {
+        let_experts_in(job->load);
     }
 }
 
@@ -580,81 +610,6 @@ bool skep_audit_yields(struct skep_project *project, const struct skep_hash *upd
         load->asked_ms = now_of(audit);
     }
     return now_of(audit) - load->asked_ms >= SKEP_AUDIT_YIELD_MS;
-}
-
-/* The lot falls with the seal that merged the trunk's update: nobody knew it before. On what that seal shows to be strange it always falls. */
-static void draw(struct skep_audit *audit, struct skep_project *project,
-                 const struct skep_receipt *receipt, bool suspect, const struct skep_hash *beacon)
-{
-    struct skep_audit_row row;
-    struct skep_reputation reputation = skep_reputation_find(project->reputations, &receipt->donor);
-    if (skep_keeper_db_get_audit(audit->host->db, &project->manifest.project, &receipt->update,
-                                 &row, NULL) != SKEP_OK ||
-        row.verdict != SKEP_AUDIT_OPEN) {
-        return;
-    }
-    struct skep_hash id = skep_audit_id(&project->manifest.project, &row.donor, &row.ticket);
-    struct skep_audit_job *job = skep_audit_queue_find(&audit->queue, &id);
-    if (job == NULL || job->stage != SKEP_AUDIT_PINNED) {
-        return;
-    }
-    uint32_t permille = skep_audit_permille(&reputation);
-    bool drawn = suspect || skep_audit_drawn(beacon, &receipt->update, permille);
-    skep_log(SKEP_LOG_DEBUG, "update %.12s of donor %.12s (%u audits, %u of 1000) is %sdrawn",
-             skep_id_text(receipt->update.bytes), skep_id_text(receipt->donor.bytes), reputation.n,
-             permille, drawn ? "" : "not ");
-    if (drawn) {
-        skep_audit_queue_want(&audit->queue, job, false, now_of(audit));
-    } else {
-        end_all(audit, job, SKEP_AUDIT_NOT_DRAWN);
-    }
-}
-
-/* Without the trunk's update it is one of a job that is over: its own version says. */
-static bool is_stale(const struct skep_audit_load *load, uint64_t trunk_version)
-{
-    uint64_t base = load->trunk_version;
-    uint64_t head = trunk_version;
-    if (!load->has_trunk && load->update_count > 0) {
-        base = load->updates[0].base_version;
-        head = skep_kept_shard_head(load->updates[0].shard)->version;
-    }
-    return base + SKEP_LIMIT_STALENESS + 1 < head;
-}
-
-/* Those that no version has merged in time will never be drawn. */
-static void forget_stale(struct skep_audit *audit, const struct skep_project *project,
-                         uint64_t version)
-{
-    struct skep_audit_job *next = NULL;
-    for (struct skep_audit_job *job = audit->queue.jobs; job != NULL; job = next) {
-        const struct skep_audit_load *load = job->load;
-        next = job->next;
-        if (job->stage == SKEP_AUDIT_PINNED && load->project == project &&
-            is_stale(load, version)) {
-            end_all(audit, job, SKEP_AUDIT_NOT_DRAWN);
-        }
-    }
-}
-
-void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *seal,
-                       const struct skep_hash *payload_hash)
-{
-    struct skep_project *project = shard->project;
-    struct skep_audit *audit = project->host->audit;
-    bool suspect[SKEP_LIMIT_UPDATES_PER_ROUND];
-    if (shard->shard.kind != SKEP_SHARD_TRUNK || !project->manifest.trust.audits) {
-        return;
-    }
-    skep_trust_sealed(project);
-    if (!skep_trust_audits(project) || audit == NULL || project->reputations == NULL) {
-        return;
-    }
-    skep_audit_suspects(seal->receipts, seal->receipt_count, false, suspect);
-    for (size_t i = 0; i < seal->receipt_count; i++) {
-        draw(audit, project, &seal->receipts[i], suspect[i], payload_hash);
-    }
-    forget_stale(audit, project, seal->version);
 }
 
 /* Those that need this history and cannot have it for want of room. */

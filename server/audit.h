@@ -7,6 +7,12 @@
  * at once; what the job began with is held until the seal that merged it draws it (skep_audit_drawn()) or not. For a draw or in probation the
  * donor is asked for its histories: the answer to its update, or to a later one, says "evidence": "wanted", and GET .../evidence lists them.
  *
+ * One lot for a job, with its chance (swarm/reputation.h), from the trunk's seal that has its update in its list: nobody knew that when any of its
+ * updates was published, and all keepers draw the same. On what that seal shows to be strange it always falls. So that no update goes
+ * without a lot: a trusted donor's experts' updates wait for the trunk's of their job, which says what it takes to repeat it; those that come when the
+ * lot has fallen have another, from the first seal of an expert that lists one of them; and where no trunk's seal lists the trunk's in time, the one that makes it
+ * stale draws.
+ *
  * "Unanswered" is only who was asked and did not show, or whose job no worker could finish for what it said was an error; what this keeper had no
  * room or no data for, or has begun to ask for after a restart, is "not drawn". An update under agreement comes without the question for room; where there is
  * none it is left undrawn, too.
@@ -58,7 +64,7 @@ bool skep_audit_asks(struct skep_project *project, const struct skep_hash *updat
 /* The agreement of the other keepers asks for an update that is held back here. Once it has asked for SKEP_AUDIT_YIELD_MS it may have it, unless
  * it was found invalid: a majority may have voted for it already, and no version would be sealed any more. */
 bool skep_audit_yields(struct skep_project *project, const struct skep_hash *update);
-/* A version was sealed. */
+/* A version was sealed: lots fall. */
 void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *seal,
                        const struct skep_hash *payload_hash);
 

@@ -17,7 +17,9 @@ server_libskep_server_a_SOURCES = \
     server/api/metrics.c \
     server/beacons.c server/beacons.h \
     server/audit.c server/audit.h \
+    server/audit-internal.h \
     server/audit-job.c server/audit-job.h \
+    server/audit-lots.c \
     server/audit-queue.c server/audit-queue.h \
     server/audit-verdict.c server/audit-verdict.h \
     server/catch-up.c server/catch-up.h \

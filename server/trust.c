@@ -286,6 +286,39 @@ bool skep_trust_is_banned(const struct skep_project *project, const struct skep_
            skep_keeper_db_caught(project->host->db, &project->manifest.project, donor);
 }
 
+struct trunk_search {
+    const struct skep_hash *ticket;
+    struct skep_audit_row *row;
+};
+
+static int look_at_ticket(void *user, const struct skep_audit_row *row)
+{
+    struct trunk_search *search = user;
+    if (!skep_hash_equal(&row->ticket, search->ticket)) {
+        return SKEP_OK;
+    }
+    *search->row = *row;
+    return SKEP_ERR_DUPLICATE; /* one is enough */
+}
+
+bool skep_trust_trunk_came(const struct skep_project *project, const struct skep_peer_id *donor,
+                           const struct skep_hash *ticket, struct skep_audit_row *ret_row)
+{
+    const struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
+    struct trunk_search search = {.ticket = ticket, .row = ret_row};
+    return skep_keeper_db_donor_audits(project->host->db, &project->manifest.project, donor, &trunk,
+                                       CHAIN, look_at_ticket, &search, NULL) == SKEP_ERR_DUPLICATE;
+}
+
+/* Does the lot fall on it too, or did it? */
+static bool can_be_drawn(const struct skep_project *project, const struct skep_audit_row *row)
+{
+    struct skep_audit_row trunk;
+    return row->shard.kind == SKEP_SHARD_TRUNK || row->verdict == SKEP_AUDIT_NOT_DRAWN ||
+           (row->verdict == SKEP_AUDIT_OPEN &&
+            skep_trust_trunk_came(project, &row->donor, &row->ticket, &trunk));
+}
+
 bool skep_trust_admits(const struct skep_kept_shard *shard, const struct skep_hash *update,
                        const struct skep_peer_id *donor)
 {
@@ -302,7 +335,8 @@ bool skep_trust_admits(const struct skep_kept_shard *shard, const struct skep_ha
     if (result != SKEP_OK || skep_trust_is_banned(project, donor)) {
         return false;
     }
-    return row.verdict == SKEP_AUDIT_VALID || skep_trust_is_trusted(project, donor);
+    return row.verdict == SKEP_AUDIT_VALID ||
+           (skep_trust_is_trusted(project, donor) && can_be_drawn(project, &row));
 }
 
 /* ---- the chain of histories ---- */

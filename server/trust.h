@@ -15,6 +15,7 @@
 
 #include "common/base/error.h"
 #include "common/base/id.h"
+#include "common/store/keeper-audits.h"
 #include "common/store/keeper-db.h"
 #include "common/wire/statements.h"
 
@@ -40,7 +41,11 @@ void skep_trust_tell(struct skep_kept_shard *trunk);
 bool skep_trust_is_trusted(const struct skep_project *project, const struct skep_peer_id *donor);
 /* By a seal of the trunk, if it is kept here, or caught by this keeper. */
 bool skep_trust_is_banned(const struct skep_project *project, const struct skep_peer_id *donor);
-/* May the agreement have this update, which is stored here? */
+/* The trunk's update of this donor's job with this ticket, if it came lately. */
+bool skep_trust_trunk_came(const struct skep_project *project, const struct skep_peer_id *donor,
+                           const struct skep_hash *ticket, struct skep_audit_row *ret_row);
+/* May the agreement have this update, which is stored here? An expert's update of a trusted donor only once its job can be drawn: when the
+ * trunk's update has come. */
 bool skep_trust_admits(const struct skep_kept_shard *shard, const struct skep_hash *update,
                        const struct skep_peer_id *donor);
 /* Banned donors are refused, and updates that break the chain of histories where this keeper knows the one before: what an update, or the

@@ -8,6 +8,7 @@ INTEGRATION_TESTS = \
     tests/integration/test-main-path.py \
     tests/integration/test-openapi.py \
     tests/integration/test-plan.py \
+    tests/integration/test-probation.py \
     tests/integration/test-remote-donor.py \
     tests/integration/test-safetensors.py \
     tests/integration/test-swarm.py \

@@ -12,6 +12,7 @@
 #include "common/merge/mask.h"
 #include "common/store/keeper-audits.h"
 #include "common/swarm/pace.h"
+#include "common/swarm/reputation.h"
 #include "common/swarm/stamp.h"
 #include "common/swarm/statement.h"
 #include "common/swarm/ticket.h"
@@ -24,6 +25,7 @@
 #include "server/intake.h"
 #include "server/project.h"
 #include "server/shard.h"
+#include "server/trust.h"
 #include "tests/lib/cmocka.h"
 
 #define HEAD 15u /* the newest version of every shard here */
@@ -813,6 +815,134 @@ who_comes_when_there_is_no_room_to_repeat_its_job_is_sent_away_and_not_judged(vo
     skep_audit_close(scene->host.audit);
 }
 
+/* Reputations in which the donor of the draft has this n, and was seen in the newest version. */
+static void trust(struct scene *scene, const struct draft *draft, uint64_t n)
+{
+    struct skep_reputation row = {
+        .donor = draft->statement.donor, .earned = n << 16, .seen = HEAD, .merged = n};
+    struct skep_project *project = scene->project;
+    skep_reputations_free(project->reputations);
+    project->reputations = skep_reputations_new(SKEP_REPUTATION_LIMIT);
+    assert_int_equal(skep_reputation_restore(project->reputations, HEAD, &row, 1, NULL), SKEP_OK);
+    project->manifest.trust.audits = true;
+    project->kept_count = project->shard_count;
+}
+
+/* One more of the same donor and job; hands it in and says its hash. */
+static struct skep_hash hand_in_part(struct scene *scene, struct draft *draft, size_t index)
+{
+    struct skep_error err = {0};
+    scene->next_donor--;
+    draft_done(draft);
+    begin(scene, draft, index);
+    draft->statement.before.bytes[0] = (uint8_t)(index + 1);
+    seal(draft);
+    assert_int_equal(hand_in(scene, draft, &err), SKEP_OK);
+    return skep_hash_of(draft->file.data, draft->file.size);
+}
+
+/* A seal of this shard with this update in its list, or none, and a beacon by which that is drawn or not. */
+static void seal_at(struct scene *scene, size_t index, uint64_t version, bool listed,
+                    const struct skep_hash *update, bool drawn)
+{
+    const struct skep_reputations *table = scene->project->reputations;
+    struct skep_reputation reputation = skep_reputation_at(table, 0);
+    struct skep_receipt receipt = {.update = *update, .donor = reputation.donor, .merged = true};
+    struct skep_seal next = {.shard = scene->project->shards[index]->shard,
+                             .version = version,
+                             .receipt_count = listed,
+                             .receipts = &receipt};
+    struct skep_hash beacon = {{0}};
+    while (skep_audit_drawn(&beacon, update, skep_audit_permille(&reputation)) != drawn) {
+        assert_true(++beacon.bytes[0] != 0 || ++beacon.bytes[1] != 0);
+    }
+    skep_audit_sealed(scene->project->shards[index], &next, &beacon);
+}
+
+static void seal_with_lot(struct scene *scene, size_t index, const struct skep_hash *update,
+                          bool drawn)
+{
+    seal_at(scene, index, HEAD + 1, true, update, drawn);
+}
+
+static bool is_admitted(const struct scene *scene, size_t index, const struct skep_hash *update,
+                        const struct draft *draft)
+{
+    return skep_trust_admits(scene->project->shards[index], update, &draft->statement.donor);
+}
+
+static void
+an_experts_update_of_a_trusted_donor_waits_for_the_trunks_and_shares_its_lot(void **state)
+{
+    struct scene *scene = *state;
+    struct draft draft;
+    open_audits(scene);
+    for (int drawn = 0; drawn < 2; drawn++) {
+        begin(scene, &draft, EXPERT_HERE);
+        trust(scene, &draft, SKEP_REPUTATION_MOST);
+        struct skep_hash expert = hand_in_part(scene, &draft, EXPERT_HERE);
+        assert_false(is_admitted(scene, EXPERT_HERE, &expert, &draft));
+        struct skep_hash trunk = hand_in_part(scene, &draft, 0);
+        assert_true(is_admitted(scene, EXPERT_HERE, &expert, &draft));
+        assert_true(is_admitted(scene, 0, &trunk, &draft));
+        seal_with_lot(scene, EXPERT_HERE, &expert, !drawn); /* not its lot */
+        assert_int_equal(skep_audit_waiting(scene->host.audit), 0);
+        seal_with_lot(scene, 0, &trunk, drawn);
+        assert_int_equal(skep_audit_waiting(scene->host.audit), drawn);
+        draft_done(&draft);
+    }
+    skep_audit_close(scene->host.audit);
+}
+
+static void a_job_that_no_version_of_the_trunk_merges_is_drawn_when_it_is_stale(void **state)
+{
+    struct scene *scene = *state;
+    struct draft draft;
+    open_audits(scene);
+    for (int drawn = 0; drawn < 2; drawn++) {
+        begin(scene, &draft, EXPERT_HERE);
+        trust(scene, &draft, SKEP_REPUTATION_MOST);
+        hand_in_part(scene, &draft, EXPERT_HERE);
+        struct skep_hash trunk = hand_in_part(scene, &draft, 0);
+        for (uint64_t version = HEAD + 1; version <= HEAD + SKEP_LIMIT_STALENESS + 1; version++) {
+            seal_at(scene, 0, version, false, &trunk, true);
+            assert_int_equal(skep_audit_waiting(scene->host.audit), 0);
+        }
+        seal_at(scene, 0, HEAD + SKEP_LIMIT_STALENESS + 2, false, &trunk, drawn);
+        assert_int_equal(skep_audit_waiting(scene->host.audit), drawn);
+        draft_done(&draft);
+    }
+    skep_audit_close(scene->host.audit);
+}
+
+static void an_experts_update_that_comes_after_the_lot_has_one_of_its_own(void **state)
+{
+    struct scene *scene = *state;
+    struct draft draft;
+    open_audits(scene);
+    for (int drawn = 0; drawn < 2; drawn++) {
+        begin(scene, &draft, 0);
+        trust(scene, &draft, SKEP_REPUTATION_MOST);
+        struct skep_hash trunk = hand_in_part(scene, &draft, 0);
+        seal_with_lot(scene, 0, &trunk, false);
+        struct skep_hash expert = hand_in_part(scene, &draft, EXPERT_HERE);
+        assert_true(is_admitted(scene, EXPERT_HERE, &expert, &draft));
+        seal_with_lot(scene, EXPERT_HERE, &expert, drawn);
+        assert_int_equal(skep_audit_waiting(scene->host.audit), drawn);
+        draft_done(&draft);
+    }
+    /* but not when the trunk's, without which the job cannot be repeated, is gone */
+    begin(scene, &draft, 0);
+    trust(scene, &draft, SKEP_REPUTATION_MOST);
+    struct skep_hash trunk = hand_in_part(scene, &draft, 0);
+    seal_with_lot(scene, 0, &trunk, false);
+    skep_blobs_remove(scene->host.blobs, &trunk);
+    struct skep_hash expert = hand_in_part(scene, &draft, EXPERT_HERE);
+    assert_false(is_admitted(scene, EXPERT_HERE, &expert, &draft));
+    draft_done(&draft);
+    skep_audit_close(scene->host.audit);
+}
+
 /* The trunk's next version, with one update in its list. */
 static void seal_next(struct scene *scene, const struct skep_hash *update,
                       const struct draft *draft)
@@ -881,6 +1011,13 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             who_comes_when_there_is_no_room_to_repeat_its_job_is_sent_away_and_not_judged, set_up,
             tear_down),
+        cmocka_unit_test_setup_teardown(
+            an_experts_update_of_a_trusted_donor_waits_for_the_trunks_and_shares_its_lot, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_job_that_no_version_of_the_trunk_merges_is_drawn_when_it_is_stale, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            an_experts_update_that_comes_after_the_lot_has_one_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_rival_that_the_agreement_asks_for_is_held_until_one_of_them_is_merged, set_up,
             tear_down),
