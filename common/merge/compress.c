@@ -19,6 +19,26 @@ static uint32_t magnitude_of(float value)
     return bits & 0x7fffffffu;
 }
 
+/* Magnitudes that are compared at once: as many as any machine's registers hold. */
+#define LANES 4u
+typedef int32_t lanes __attribute__((vector_size(4 * LANES)));
+
+/* How many magnitudes are above `floor`. Past `count` there are zeros up to a multiple of LANES. */
+static uint32_t count_above(const uint32_t *magnitudes, uint32_t count, uint32_t floor)
+{
+    lanes above = {0};
+    for (uint32_t i = 0; i < count; i += LANES) {
+        lanes values;
+        memcpy(&values, magnitudes + i, sizeof values);
+        above -= values > (int32_t)floor; /* true is -1 */
+    }
+    uint32_t sum = 0;
+    for (uint32_t lane = 0; lane < LANES; lane++) {
+        sum += (uint32_t)above[lane];
+    }
+    return sum;
+}
+
 /*
  * The k-th largest of `count` magnitudes, found bit by bit from the top: the largest threshold that at least k reach. Each
  * step is one pass without branches, so its time does not depend on the values, and ties need no rule here.
@@ -28,11 +48,7 @@ static uint32_t kth_largest(const uint32_t *magnitudes, uint32_t count, uint32_t
     uint32_t threshold = 0;
     for (uint32_t bit = 1u << 30; bit != 0; bit >>= 1) {
         uint32_t trial = threshold | bit;
-        uint32_t reach = 0;
-        for (uint32_t i = 0; i < count; i++) {
-            reach += magnitudes[i] >= trial;
-        }
-        if (reach >= k) {
+        if (count_above(magnitudes, count, trial - 1) >= k) {
             threshold = trial;
         }
     }
@@ -44,11 +60,7 @@ static void choose_largest(const uint32_t *magnitudes, uint32_t count, uint32_t 
                            uint16_t *ret_indices)
 {
     uint32_t threshold = kth_largest(magnitudes, count, k);
-    uint32_t above = 0;
-    for (uint32_t i = 0; i < count; i++) {
-        above += magnitudes[i] > threshold;
-    }
-    uint32_t equal_left = k - above;
+    uint32_t equal_left = k - count_above(magnitudes, count, threshold);
     uint32_t written = 0;
     for (uint32_t i = 0; i < count && written < k; i++) {
         bool equal = magnitudes[i] == threshold && equal_left > 0;
@@ -63,7 +75,7 @@ static void choose_largest(const uint32_t *magnitudes, uint32_t count, uint32_t 
 static void choose_in_block(const struct skep_tiling *tiling, uint32_t block, const float *residual,
                             uint16_t *ret_indices)
 {
-    uint32_t magnitudes[SKEP_BLOCK_SIZE];
+    uint32_t magnitudes[SKEP_BLOCK_SIZE] = {0};
     size_t corner = skep_tiling_place(tiling, block, 0);
     for (uint32_t row = 0; row < tiling->tile_rows; row++) {
         const float *line = residual + corner + (size_t)row * tiling->columns;

@@ -24,10 +24,13 @@ static void embed_records(struct skep_model *model, const struct skep_model_pass
 {
     size_t inputs = model->config.inputs;
     size_t d = model->config.dim;
+    skep_real levels[256];
+    for (size_t byte = 0; byte < 256; byte++) {
+        levels[byte] = (skep_real)byte / (skep_real)127.5 - 1;
+    }
     for (size_t n = 0; n < pass->batch; n++) {
         for (size_t i = 0; i < inputs; i++) {
-            model->reals[n * inputs + i] =
-                (skep_real)pass->records[n * pass->stride + i] / (skep_real)127.5 - 1;
+            model->reals[n * inputs + i] = levels[pass->records[n * pass->stride + i]];
         }
     }
     model->ops->copy_in(model->inputs, model->reals, pass->batch * inputs * sizeof *model->reals);

@@ -90,6 +90,7 @@ struct squares {
 static void squares_part(const void *raw, size_t begin, size_t end)
 {
     const struct squares *call = raw;
+    const skep_real *restrict x = call->x;
     for (size_t s = begin; s < end; s++) {
         size_t last =
             call->count - s * call->size < call->size ? call->count : (s + 1) * call->size;
@@ -99,7 +100,7 @@ static void squares_part(const void *raw, size_t begin, size_t end)
             skep_real sum = 0;
             SKEP_SIMD_SUM(sum)
             for (size_t i = start; i < stop; i++) {
-                sum += call->x[i] * call->x[i];
+                sum += x[i] * x[i];
             }
             total += (double)sum;
             start = stop;
