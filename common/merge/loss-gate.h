@@ -14,10 +14,11 @@
  * SKEP_LOSS_GATE_FLOOR_MICRONATS and 1/2000 of the loss, above what float engines differ by at rest. With fewer than SKEP_LOSS_GATE_LEAST_HISTORY
  * rounds to compare with, only a gross rise is harmful: 1/8 of the loss and 0.1 nats more.
  *
- * Who drives it: nobody yet. Keepers merge without it: all steps are full, and liars that are the majority of a round are audits' to find.
- * It is made to be driven so: the keeper that proposes a version measures, decides and states the losses; the others measure them too,
- * hold them against its own (skep_loss_gate_within) and repeat the decision from the *stated* numbers, in integers, so that they agree on
- * it to the bit.
+ * Who drives it: the attack laboratory (tests/bench/attack/cell-gate.c), and no keeper. Measured there it costs honest rounds a little, for
+ * the loss on few records is noisy, and gives nothing back against 40 % of liars: what stands before it leaves no single step to be seen
+ * (ARCHITECTURE.md, "Liars"). Keepers of a project in which it did better would drive it so: the one that proposes a version measures,
+ * decides and states the losses; the others measure them too, hold them against their own (skep_loss_gate_within) and repeat the decision
+ * from the *stated* numbers, in integers, so that they agree on it to the bit.
  *
  * What an attacker can do with it. Donors: raise the loss by less than 3 sigma a round, for as long as they like; swing it up and down in
  * more than half of the remembered rounds, which widens sigma; neither is this module's to stop (audits and the filters are). Provoke skips: rounds lost,

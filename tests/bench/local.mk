@@ -83,7 +83,7 @@ EXTRA_DIST += tests/bench/attack-grid
 check_PROGRAMS += tests/bench/attack/attack-cell
 BENCH_PARTS += tests/bench/attack/attack-cell
 tests_bench_attack_attack_cell_SOURCES = tests/bench/attack/attack-cell.c tests/bench/attack/attacks.c tests/bench/attack/attacks.h \
-    tests/bench/attack/cell.h tests/bench/attack/cell-court.c tests/bench/attack/cell-keeper.c tests/bench/attack/cell-lies.c \
+    tests/bench/attack/cell.h tests/bench/attack/cell-court.c tests/bench/attack/cell-gate.c tests/bench/attack/cell-keeper.c tests/bench/attack/cell-lies.c \
     tests/bench/attack/cell-options.c tests/bench/attack/cell-work.c tests/bench/attack/court.c tests/bench/attack/court.h \
     tests/bench/attack/data.c tests/bench/attack/data.h tests/bench/lab.c tests/bench/lab.h
 tests_bench_attack_attack_cell_LDADD = $(LIBS_FLOOR3)

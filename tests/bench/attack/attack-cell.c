@@ -3,7 +3,7 @@
  * model is at the end, and what became of donors. tests/bench/attack-grid runs many and makes the tables.
  *
  *   attack-cell [--data DIR] [--model classifier|lm] [--spread identical|sorted] [--rule NAME] [--attack NAME] [--donors N] [--liars N]
- *               [--rounds N] [--seed N] [--set FIELD=N]... [--forgets] [--audits] [--curve]
+ *               [--rounds N] [--seed N] [--set FIELD=N]... [--forgets] [--audits] [--gate] [--curve]
  *
  * --data is a folder with MNIST's four files, or a text for the lm; without it a classifier's data is drawn from a seed (patterns of ten
  * classes and noise), the lm's is the GPL. `sorted`: the data lies in order of class (a text in its own order), so that a donor's
@@ -82,10 +82,11 @@ static void print_result(const struct cell *cell, double right, double nats)
         honest += banned && d >= cell->liars;
         slowest = cell->lies[d] > slowest ? cell->lies[d] : slowest;
     }
-    printf("right=%.4f nats=%.4f refused=%llu banned=%llu false_bans=%llu lies=%llu audits=%llu\n",
+    printf("right=%.4f nats=%.4f refused=%llu banned=%llu false_bans=%llu lies=%llu audits=%llu "
+           "held_back=%llu\n",
            right, nats, (unsigned long long)cell->refused, (unsigned long long)liars,
            (unsigned long long)honest, (unsigned long long)slowest,
-           (unsigned long long)cell->court.audits);
+           (unsigned long long)cell->court.audits, (unsigned long long)cell->held_back);
 }
 
 static void run(struct cell *cell)
@@ -132,6 +133,7 @@ static void prepare(struct cell *cell)
     }
     cell->standings = skep_alloc(cell->lab.shard_count, sizeof(struct skep_standings *));
     cell->bases = skep_alloc(cell->lab.shard_count, sizeof *cell->bases);
+    cell->gate_histories = skep_alloc(cell->lab.shard_count, sizeof *cell->gate_histories);
     for (size_t i = 0; i < cell->lab.shard_count; i++) {
         cell->standings[i] = skep_standings_new();
         cell->bases[i] = skep_alloc(cell->lab.shards[i].layout.parameters, sizeof(float));
@@ -158,6 +160,7 @@ static void clean_up(struct cell *cell)
     }
     free(cell->standings);
     free(cell->bases);
+    free(cell->gate_histories);
     if (cell->audits) {
         court_close(&cell->court);
     }

@@ -54,13 +54,14 @@ static void judge(const struct cell *cell, size_t shard, struct cell_intake *int
     }
 }
 
-void cell_merge(struct cell *cell, size_t shard, struct cell_intake *intake, float *parameters)
+void cell_merge(struct cell *cell, size_t shard, struct cell_intake *intake, uint32_t halvings,
+                float *parameters)
 {
     const struct lab_shard *kept = &cell->lab.shards[shard];
     const struct skep_merge_shard state = {.parameters = parameters,
                                            .offsets = kept->offsets,
                                            .tensor_count = kept->layout.tensor_count};
-    struct skep_merge_options options = {.config = &cell->manifest.merge};
+    struct skep_merge_options options = {.config = &cell->manifest.merge, .halvings = halvings};
     struct skep_error err = {0};
     take_in(cell, shard, intake);
     judge(cell, shard, intake);
@@ -75,12 +76,17 @@ void cell_let_go(struct cell_intake *intake)
     for (size_t i = 0; i < intake->count; i++) {
         skep_update_body_done(&intake->bodies[i]);
     }
+    intake->count = 0;
 }
 
 void cell_make_version(struct cell *cell, size_t shard, struct cell_intake *intake)
 {
     struct skep_receipt receipts[LAB_DONORS];
-    cell_merge(cell, shard, intake, cell->lab.shards[shard].parameters);
+    if (cell->gates) {
+        cell_merge_gated(cell, shard, intake);
+    } else {
+        cell_merge(cell, shard, intake, 0, cell->lab.shards[shard].parameters);
+    }
     for (size_t i = 0; i < intake->count; i++) {
         const struct skep_merge_verdict *verdict = &intake->report.inputs[i];
         receipts[i] = (struct skep_receipt){.donor = cell->lab.donors[intake->donors[i]].id,

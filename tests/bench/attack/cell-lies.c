@@ -155,7 +155,7 @@ static double damage_of(struct cell *cell, size_t shard, const struct attack_sce
     const float *before = cell->lab.shards[shard].parameters;
     float *after = skep_alloc(scene->parameters, sizeof *after);
     memcpy(after, before, scene->parameters * sizeof *after);
-    cell_merge(cell, shard, intake, after);
+    cell_merge(cell, shard, intake, 0, after);
     double along = 0;
     for (size_t p = 0; p < scene->parameters; p++) {
         along += ((double)before[p] - (double)after[p]) * (double)scene->mean[p];

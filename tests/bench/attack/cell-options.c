@@ -126,6 +126,8 @@ void cell_read_options(struct cell *cell, int argc, char **argv)
             cell->curve = true;
         } else if (strcmp(argv[i], "--audits") == 0) {
             cell->audits = true;
+        } else if (strcmp(argv[i], "--gate") == 0) {
+            cell->gates = true;
         } else if (strcmp(argv[i], "--forgets") == 0) {
             cell->forgets = true;
         } else if (i + 1 < argc) {

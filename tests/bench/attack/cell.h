@@ -6,6 +6,7 @@
  *   cell-work.c      honest jobs, and their repetition by an auditor
  *   cell-lies.c      what liars publish instead
  *   cell-keeper.c    what the keeper accepts, whom it leaves out, what it merges
+ *   cell-gate.c      a merge that the loss gate looks at
  *   cell-court.c     who is audited, and what comes of it
  *
  * Every function ends the program with a sentence if something fails that should not.
@@ -18,6 +19,7 @@
 #include <stdint.h>
 
 #include "common/base/rng.h"
+#include "common/merge/loss-gate.h"
 #include "common/merge/standings.h"
 #include "tests/bench/attack/attacks.h"
 #include "tests/bench/attack/court.h"
@@ -36,13 +38,15 @@ struct cell {
     bool curve;
     bool forgets; /* no standing: every round stands for itself */
     bool audits;
+    bool gates;      /* the loss gate halves or skips steps that harm, which no keeper does */
     uint64_t passed; /* audits that every donor has passed before */
     /* the world: with audits a donor's double, number donors + d, has the history from before its job */
     struct attack_data data;
     struct lab lab;
     struct skep_rng rngs[LAB_DONORS];
-    struct skep_standings **standings; /* one a shard */
-    float **bases;                     /* with audits, states that this round's jobs began with */
+    struct skep_standings **standings;             /* one a shard */
+    struct skep_loss_gate_history *gate_histories; /* one a shard */
+    float **bases; /* with audits, states that this round's jobs began with */
     struct court court;
     float **past[LAB_DONORS]; /* of liars: what they computed honestly, see cell-work.c */
     /* this round */
@@ -50,6 +54,7 @@ struct cell {
     bool lying[LAB_DONORS];
     /* over all rounds */
     uint64_t refused;
+    uint64_t held_back;        /* steps that the gate halved or skipped */
     uint64_t lies[LAB_DONORS]; /* rounds with a lie, until the ban */
 };
 
@@ -79,9 +84,12 @@ bool cell_repeat(void *cell, size_t donor);
 /* Replaces what the liars publish of this shard. */
 void cell_lie(struct cell *cell, size_t shard);
 
-/* Fills *intake (freed with cell_let_go) and merges it onto `parameters`. */
-void cell_merge(struct cell *cell, size_t shard, struct cell_intake *intake, float *parameters);
+/* Fills *intake (freed with cell_let_go) and merges it onto `parameters` with a step halved so often. */
+void cell_merge(struct cell *cell, size_t shard, struct cell_intake *intake, uint32_t halvings,
+                float *parameters);
 void cell_let_go(struct cell_intake *intake);
+/* The same onto a shard's newest version; *intake must have been zeroed or let go. */
+void cell_merge_gated(struct cell *cell, size_t shard, struct cell_intake *intake);
 /* Merges the round's updates into a shard and remembers what became of them. */
 void cell_make_version(struct cell *cell, size_t shard, struct cell_intake *intake);
 
