@@ -7,6 +7,7 @@
 #include "common/base/bytes.h"
 #include "common/crypto/hash.h"
 #include "common/merge/compress.h"
+#include "common/merge/mask.h"
 #include "common/swarm/ticket.h"
 
 static void open_shard(const struct skep_manifest *manifest, size_t i, struct lab_shard *shard)
@@ -214,13 +215,30 @@ int lab_job(struct lab *lab, size_t d, const bool *rows, const uint8_t *data, si
     return lab_do(lab, d, &work, err);
 }
 
+struct skep_hash lab_mask(const struct lab *lab, size_t i)
+{
+    return skep_mask_seed(&lab->manifest->project, &lab->shards[i].shard, lab->version);
+}
+
+/* With the newest version's mask, if the project has one. */
+static int compress(const struct lab *lab, size_t i, float decay, const float *delta,
+                    float *residual, struct skep_update_body *ret_body, struct skep_error *err)
+{
+    const struct lab_shard *shard = &lab->shards[i];
+    struct skep_hash mask = lab_mask(lab, i);
+    const struct skep_compress_options options = {
+        .decay = decay,
+        .mask = lab->manifest->update.mask == SKEP_MASK_COMMON ? &mask : NULL,
+    };
+    return skep_compress_shard_with(&options, shard->tilings, shard->layout.tensor_count, delta,
+                                    residual, ret_body, err);
+}
+
 int lab_compress(struct lab *lab, size_t d, size_t i, const float *delta,
                  struct skep_update_body *ret_body, struct skep_error *err)
 {
-    const struct lab_shard *shard = &lab->shards[i];
     float decay = (float)lab->manifest->update.error_decay_permille / 1000;
-    return skep_compress_shard(shard->tilings, shard->layout.tensor_count, decay, delta,
-                               lab->donors[d].residuals[i], ret_body, err);
+    return compress(lab, i, decay, delta, lab->donors[d].residuals[i], ret_body, err);
 }
 
 int lab_compress_alone(const struct lab *lab, size_t i, const float *vector,
@@ -228,8 +246,7 @@ int lab_compress_alone(const struct lab *lab, size_t i, const float *vector,
 {
     const struct lab_shard *shard = &lab->shards[i];
     float *residual = skep_alloc(shard->layout.parameters, sizeof *residual);
-    int rc = skep_compress_shard(shard->tilings, shard->layout.tensor_count, 0, vector, residual,
-                                 ret_body, err);
+    int rc = compress(lab, i, 0, vector, residual, ret_body, err);
     free(residual);
     return rc;
 }

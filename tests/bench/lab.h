@@ -80,6 +80,8 @@ struct lab_work {
     const struct skep_hash *ticket; /* which gives the order of batches */
 };
 int lab_do(struct lab *lab, size_t donor, const struct lab_work *work, struct skep_error *err);
+/* The seed of the common mask onto the newest version, for a project that has one. */
+struct skep_hash lab_mask(const struct lab *lab, size_t shard);
 /* The body that the donor's client would publish of this shard's difference; its residual moves on. Freed by the caller. */
 int lab_compress(struct lab *lab, size_t donor, size_t shard, const float *delta,
                  struct skep_update_body *ret_body, struct skep_error *err);

@@ -3,7 +3,7 @@
  * model is at the end, and what became of donors. tests/bench/attack-grid runs many and makes the tables.
  *
  *   attack-cell [--data DIR] [--model classifier|lm] [--spread identical|sorted] [--rule NAME] [--attack NAME] [--donors N] [--liars N]
- *               [--rounds N] [--seed N] [--set FIELD=N]... [--forgets] [--audits] [--gate] [--curve]
+ *               [--rounds N] [--seed N] [--set FIELD=N]... [--forgets] [--audits] [--gate] [--mask] [--curve]
  *
  * --data is a folder with MNIST's four files, or a text for the lm; without it a classifier's data is drawn from a seed (patterns of ten
  * classes and noise), the lm's is the GPL. `sorted`: the data lies in order of class (a text in its own order), so that a donor's

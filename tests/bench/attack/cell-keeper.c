@@ -3,6 +3,7 @@
 
 #include "common/base/alloc.h"
 #include "common/crypto/hash.h"
+#include "common/merge/mask.h"
 #include "tests/bench/attack/cell.h"
 
 /* As keepers order a round: by the head and the donor. */
@@ -14,29 +15,42 @@ static struct skep_hash place_of(const struct cell *cell, size_t d)
     return skep_hash_of(bytes, sizeof bytes);
 }
 
-static void take_in(struct cell *cell, size_t shard, struct cell_intake *intake)
+/* The body as the keeper reads it, if it may be merged. */
+static bool admits(const struct cell *cell, size_t shard, const struct skep_update_body *sent,
+                   struct skep_update_body *ret_body)
 {
     const struct lab_shard *kept = &cell->lab.shards[shard];
-    double ceiling = cell->manifest.update.scale_ceiling;
+    struct skep_hash mask = lab_mask(&cell->lab, shard);
+    struct skep_buffer bytes = {0};
+    skep_update_body_encode(sent, &bytes);
+    bool good =
+        skep_update_body_decode(bytes.data, bytes.size, kept->tilings, kept->layout.tensor_count,
+                                cell->manifest.update.scale_ceiling, ret_body, NULL) == 0;
+    if (good && cell->manifest.update.mask == SKEP_MASK_COMMON) {
+        good = skep_mask_check(&mask, ret_body, NULL) == 0;
+    }
+    skep_buffer_done(&bytes);
+    return good;
+}
+
+static void take_in(struct cell *cell, size_t shard, struct cell_intake *intake)
+{
     intake->count = 0;
     for (size_t d = 0; d < cell->donors; d++) {
-        struct skep_buffer bytes = {0};
         struct skep_update_body *body = &intake->bodies[intake->count];
         if (cell->bodies[d][shard].tensors == NULL) {
             continue;
         }
         *body = (struct skep_update_body){0};
-        skep_update_body_encode(&cell->bodies[d][shard], &bytes);
-        if (skep_update_body_decode(bytes.data, bytes.size, kept->tilings,
-                                    kept->layout.tensor_count, ceiling, body, NULL) == 0) {
+        if (admits(cell, shard, &cell->bodies[d][shard], body)) {
             intake->donors[intake->count] = d;
             intake->inputs[intake->count] =
                 (struct skep_merge_input){.body = body, .hash = place_of(cell, d)};
             intake->count++;
         } else {
+            skep_update_body_done(body);
             cell->refused++;
         }
-        skep_buffer_done(&bytes);
     }
 }
 

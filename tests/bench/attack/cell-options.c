@@ -128,6 +128,9 @@ void cell_read_options(struct cell *cell, int argc, char **argv)
             cell->audits = true;
         } else if (strcmp(argv[i], "--gate") == 0) {
             cell->gates = true;
+        } else if (strcmp(argv[i], "--mask") == 0) {
+            cell->manifest.update.mask = SKEP_MASK_COMMON;
+            cell->manifest.merge.overlap_permille = 0; /* all places are shared */
         } else if (strcmp(argv[i], "--forgets") == 0) {
             cell->forgets = true;
         } else if (i + 1 < argc) {
