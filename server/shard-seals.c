@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "common/base/log.h"
+#include "common/swarm/stamp.h"
 #include "server/host.h"
 #include "server/project.h"
 #include "server/shard.h"
@@ -48,6 +49,14 @@ void skep_kept_shard_load_standings(struct skep_kept_shard *shard)
     shard->standings = skep_kept_shard_standings(shard, skep_kept_shard_head(shard)->version);
 }
 
+static void know_donors(const struct skep_kept_shard *shard, const struct skep_seal *seal)
+{
+    const struct skep_project *project = shard->project;
+    for (size_t i = 0; i < seal->receipt_count; i++) {
+        skep_stamps_know(project->host->stamps, &project->manifest, &seal->receipts[i].donor);
+    }
+}
+
 struct skep_standings *skep_kept_shard_standings(const struct skep_kept_shard *shard,
                                                  uint64_t version)
 {
@@ -57,6 +66,7 @@ struct skep_standings *skep_kept_shard_standings(const struct skep_kept_shard *s
         struct skep_error reason = {0};
         if (skep_kept_shard_seal(shard, v, &seal, &reason) == SKEP_OK) {
             skep_standings_push(standings, &seal);
+            know_donors(shard, &seal);
         } else {
             skep_log(SKEP_LOG_WARNING, "%s: %s", shard->text, reason.text);
         }

@@ -175,3 +175,10 @@ int skep_stamps_admit(struct skep_stamps *stamps, const struct skep_manifest *ma
     }
     return rc;
 }
+
+void skep_stamps_know(struct skep_stamps *stamps, const struct skep_manifest *manifest,
+                      const struct skep_peer_id *donor)
+{
+    struct skep_peer_id name = name_of(manifest, donor);
+    (void)skep_donors_take(stamps->good, &name);
+}

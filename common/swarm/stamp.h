@@ -47,7 +47,7 @@ int skep_stamp_check(const struct skep_project_id *project, const struct skep_pe
  * donor is checked once, and a flood of bad stamps may not take all of the keeper's time. Bounds, for all projects together:
  * SKEP_STAMPS_KNOWN donors are remembered (the one seen longest ago is forgotten and would be checked again); one check in
  * SKEP_STAMP_GAP_MS on average and SKEP_STAMP_BURST at once, so a fifth of one core at worst. An unknown donor above that is told to
- * try again; known donors do not notice.
+ * try again; known donors do not notice, nor do those that the newest seals name when a keeper has been started again.
  */
 #define SKEP_STAMPS_KNOWN 8192u
 #define SKEP_STAMP_GAP_MS 250u
@@ -63,5 +63,8 @@ void skep_stamps_free(struct skep_stamps *stamps);
 int skep_stamps_admit(struct skep_stamps *stamps, const struct skep_manifest *manifest,
                       const struct skep_update_statement *statement, uint64_t now_ms,
                       struct skep_error *err);
+/* This donor is known from elsewhere: a seal has a receipt of it, so keepers that outvote the others have seen its stamp. */
+void skep_stamps_know(struct skep_stamps *stamps, const struct skep_manifest *manifest,
+                      const struct skep_peer_id *donor);
 
 #endif

@@ -993,6 +993,44 @@ static void a_rival_that_the_agreement_asks_for_is_held_until_one_of_them_is_mer
     draft_done(&draft);
 }
 
+/* The head's seal in the database, with a receipt of this donor. */
+static void store_head_seal(struct scene *scene, const struct draft *draft)
+{
+    const struct skep_project_id *project = &scene->project->manifest.project;
+    struct skep_receipt receipt = {
+        .update = {{1}}, .donor = draft->statement.donor, .base_version = HEAD - 1, .merged = true};
+    struct skep_seal head = {.project = *project,
+                             .version = HEAD,
+                             .attempt = 1,
+                             .receipt_count = 1,
+                             .receipts = &receipt};
+    char *payload = skep_seal_encode(&head);
+    /* by anyone: signatures are checked when a seal comes, not when it is read again */
+    char *text = skep_statement_sign_text(draft->key, SKEP_TYPE_SEAL, payload);
+    struct skep_version_row row = {.version = HEAD, .seal = text};
+    assert_int_equal(skep_keeper_db_add_version(scene->host.db, project, &trunk_of(scene)->shard,
+                                                &row, NULL, 0, NULL),
+                     SKEP_OK);
+    free(text);
+    free(payload);
+}
+
+static void a_keeper_that_starts_again_knows_the_donors_that_its_seals_name(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_error err = {0};
+    struct draft draft;
+    begin(scene, &draft, 0);
+    seal(&draft);
+    scene->project->manifest.trust.stamp_bits = HARD_BITS;
+    store_head_seal(scene, &draft);
+    assert_int_equal(hand_in(scene, &draft, &err), SKEP_ERR_REFUSED);
+    assert_int_equal(err.reason, SKEP_REFUSAL_STAMP);
+    skep_kept_shard_load_standings(trunk_of(scene));
+    assert_int_equal(hand_in(scene, &draft, NULL), SKEP_OK);
+    draft_done(&draft);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -1021,6 +1059,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_rival_that_the_agreement_asks_for_is_held_until_one_of_them_is_merged, set_up,
             tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_keeper_that_starts_again_knows_the_donors_that_its_seals_name, set_up, tear_down),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
