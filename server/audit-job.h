@@ -48,7 +48,6 @@ struct skep_audit_load {
     size_t part_count;
     struct skep_update_part *parts;
     uint64_t trunk_ms; /* since then */
-    uint64_t asked_ms; /* the agreement asks for its updates since then; 0: it does not */
     bool pinned;       /* all states are in the folder */
     bool late;         /* the lot for the trunk's update fell before the others came */
     bool resumed;      /* open when the keeper ended: nobody was here when it was asked for */

@@ -363,6 +363,7 @@ void skep_audit_close(struct skep_audit *audit)
     }
     skep_timer_free(audit->timer);
     skep_evidence_close(audit->evidence);
+    free(audit->asked);
     free(audit);
 }
 
@@ -591,25 +592,44 @@ bool skep_audit_asks(struct skep_project *project, const struct skep_hash *updat
     return asks;
 }
 
+/* Since when the agreement has been asking for this update, without a pause. */
+static uint64_t asked_since(struct skep_audit *audit, const struct skep_hash *update)
+{
+    uint64_t now = now_of(audit);
+    size_t kept = 0;
+    for (size_t i = 0; i < audit->asked_count; i++) {
+        if (now - audit->asked[i].last_ms < SKEP_AUDIT_ASKED_MS) {
+            audit->asked[kept++] = audit->asked[i];
+        }
+    }
+    audit->asked_count = kept;
+    for (size_t i = 0; i < kept; i++) {
+        if (skep_hash_equal(&audit->asked[i].update, update)) {
+            audit->asked[i].last_ms = now;
+            return audit->asked[i].since_ms;
+        }
+    }
+    audit->asked = skep_realloc(audit->asked, kept + 1, sizeof *audit->asked);
+    audit->asked[audit->asked_count++] =
+        (struct skep_audit_asked){.update = *update, .since_ms = now, .last_ms = now};
+    return now;
+}
+
 bool skep_audit_yields(struct skep_project *project, const struct skep_hash *update)
 {
-    const struct skep_audit *audit = project->host->audit;
+    struct skep_audit *audit = project->host->audit;
     struct skep_audit_row row;
     if (skep_keeper_db_get_audit(project->host->db, &project->manifest.project, update, &row,
-                                 NULL) != SKEP_OK ||
-        skep_trust_is_banned(project, &row.donor)) {
+                                 NULL) != SKEP_OK) {
         return false;
     }
+    uint64_t asked_ms = now_of(audit) - asked_since(audit, update);
     struct skep_hash id = skep_audit_id(&project->manifest.project, &row.donor, &row.ticket);
-    struct skep_audit_job *job = skep_audit_queue_find(&audit->queue, &id);
-    if (job == NULL) {
-        return row.verdict != SKEP_AUDIT_INVALID;
+    bool looked_at = skep_audit_queue_find(&audit->queue, &id) != NULL;
+    if (row.verdict == SKEP_AUDIT_INVALID || skep_trust_is_banned(project, &row.donor)) {
+        return asked_ms >= SKEP_AUDIT_LAST_YIELD_MS;
     }
-    struct skep_audit_load *load = job->load;
-    if (load->asked_ms == 0) {
-        load->asked_ms = now_of(audit);
-    }
-    return now_of(audit) - load->asked_ms >= SKEP_AUDIT_YIELD_MS;
+    return !looked_at || asked_ms >= SKEP_AUDIT_YIELD_MS;
 }
 
 /* Those that need this history and cannot have it for want of room. */

@@ -37,6 +37,7 @@
 #define SKEP_AUDIT_DONOR_JOBS 8u
 #define SKEP_AUDIT_WAIT_MS 120000u /* for the donor's histories */
 #define SKEP_AUDIT_YIELD_MS 10000u
+#define SKEP_AUDIT_LAST_YIELD_MS 600000u
 #define SKEP_AUDIT_EVIDENCE_BYTES (8ull << 30)
 
 struct skep_audit;
@@ -61,8 +62,10 @@ int skep_audit_note(struct skep_project *project, const struct skep_update_state
 void skep_audit_took(struct skep_project *project, const struct skep_hash *update);
 /* Is its donor to show histories, of this job or an earlier one? */
 bool skep_audit_asks(struct skep_project *project, const struct skep_hash *update);
-/* The agreement of the other keepers asks for an update that is held back here. Once it has asked for SKEP_AUDIT_YIELD_MS it may have it, unless
- * it was found invalid: a majority may have voted for it already, and no version would be sealed any more. */
+/* The agreement of the other keepers asks for an update that is held back here. Once it has asked for SKEP_AUDIT_YIELD_MS it may have it: a
+ * majority may have voted for it already, and no version would be sealed any more. If the update was found invalid here or its donor is banned it has to ask for
+ * SKEP_AUDIT_LAST_YIELD_MS: until then the others can find the same, or agree on a list without it (swarm/round.h); but where one of them has
+ * voted for it and the rest are gone nothing else is ever sealed, and a shard that halts costs more than one false update, clipped as all are. */
 bool skep_audit_yields(struct skep_project *project, const struct skep_hash *update);
 /* A version was sealed: lots fall. */
 void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *seal,

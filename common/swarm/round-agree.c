@@ -56,12 +56,13 @@ static void refuse_best(struct skep_round *round)
     round->due = true;
 }
 
-/* Could we vote for the best of the promises? Our own vote stays what it is: we knew its claims when we gave it. */
+/* Could we vote for the best of the promises? Our own vote stays what it is: we knew its claims and had its updates when we gave it. */
 static bool knows_best(const struct skep_round *round)
 {
     const struct skep_round_lead *lead = &round->lead;
     return (lead->has_own && skep_hash_equal(&lead->own, &lead->best.link)) ||
-           skep_round_claims_known(round, &lead->best);
+           (skep_round_claims_known(round, &lead->best) &&
+            !skep_round_is_against(round, &lead->best.list));
 }
 
 /* Fixes the list of our attempt: what may already have been voted for, else what we hold. */

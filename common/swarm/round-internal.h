@@ -29,7 +29,7 @@
 #define SKEP_ROUND_CLAIMS ((size_t)SKEP_LIMIT_FINDINGS + SKEP_LIMIT_UPDATES_PER_ROUND)
 #define SKEP_ROUND_LONGEST_PAUSE 63u /* versions without claims of a leader that failed with them */
 
-/* An update in hand. `bad`: its merge failed here, or its donor is banned; it is not proposed again. */
+/* An update in hand. `bad`: its merge failed here, its donor is banned or it was found invalid; we do not propose it. */
 struct skep_round_held {
     struct skep_round_update update;
     bool bad;
@@ -253,6 +253,9 @@ bool skep_round_claims_allowed(const struct skep_round *round, const struct skep
 /* Whether each claim is what we found, too. */
 bool skep_round_claims_known(const struct skep_round *round,
                              const struct skep_round_proposal *proposal);
+bool skep_round_found_invalid(const struct skep_round *round, const struct skep_hash *update);
+/* Does the list name an update that was found invalid here, and that the host has not given us (yet)? */
+bool skep_round_is_against(const struct skep_round *round, const struct skep_round_list *list);
 /* What we would claim now beside this list. */
 void skep_round_claims_choose(const struct skep_round *round, const struct skep_round_list *list,
                               uint64_t now_ms, struct skep_round_claims *ret_claims);

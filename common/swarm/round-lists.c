@@ -133,7 +133,8 @@ void skep_round_hold(struct skep_round *round, const struct skep_round_update *u
         return;
     }
     round->held = skep_realloc(round->held, round->held_count + 1, sizeof(round->held[0]));
-    round->held[round->held_count++] = (struct skep_round_held){.update = *update};
+    round->held[round->held_count++] = (struct skep_round_held){
+        .update = *update, .bad = skep_round_found_invalid(round, &update->hash)};
 }
 
 void skep_round_prune(struct skep_round *round)

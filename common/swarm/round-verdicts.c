@@ -29,6 +29,23 @@ static bool is_found(const struct skep_round *round, const struct skep_round_upd
            skep_peer_id_equal(&found->update.donor, &update->donor);
 }
 
+bool skep_round_found_invalid(const struct skep_round *round, const struct skep_hash *update)
+{
+    const struct skep_round_found *found = find(round, update);
+    return found != NULL && !found->valid;
+}
+
+bool skep_round_is_against(const struct skep_round *round, const struct skep_round_list *list)
+{
+    for (size_t i = 0; i < list->count; i++) {
+        const struct skep_hash *update = &list->items[i].hash;
+        if (skep_round_found_invalid(round, update) && skep_round_find(round, update) == NULL) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static struct skep_round_update update_of(const struct skep_finding *finding)
 {
     return (struct skep_round_update){finding->update, finding->donor, finding->base_version};
@@ -75,6 +92,10 @@ void skep_round_verdict(struct skep_round *round, const struct skep_round_update
         return;
     }
     *place = one;
+    for (size_t i = 0; i < round->held_count && !valid; i++) {
+        struct skep_round_held *held = &round->held[i];
+        held->bad = held->bad || skep_hash_equal(&held->update.hash, &update->hash);
+    }
     round->lead.has_refused = false; /* a vote that we did not know what to think of */
     skep_round_advance(round, now_ms);
 }

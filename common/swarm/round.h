@@ -39,6 +39,8 @@
  *     that failed less often, so that one that nobody shares does not keep the others out;
  *   - what is sealed is forgotten, so nobody votes for it again: a verdict is in one seal only. (After a restart the host tells those that
  *     no seal holds.) Valid ones are given up SKEP_ROUND_VERDICT_VERSIONS after their base; invalid ones wait for as long as it takes;
+ *   - an update that was found invalid here is not in the lists that we propose, and as a leader we set promises aside that tell of a vote for it;
+ *     for another's list with it we vote if the host gives it to us: it holds it back for as long as it dares to let a version wait;
  *   - a sealed INVALID ends its donor's waiting updates at every keeper, whatever it found itself.
  * Where fewer than a majority of the set audit (they lack shards, manifest.trust.audits is off), no verdict is ever sealed. Where a bare majority
  * does and one of it is lost for good between its vote for a claim and the seal, the version waits for its return, or for the verdicts of the rest.

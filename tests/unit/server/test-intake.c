@@ -774,6 +774,7 @@ what_the_agreement_asks_for_is_not_refused_for_what_only_we_know_of_its_donor(vo
         struct skep_hash hash = skep_hash_of(draft.file.data, draft.file.size);
         assert_true(skep_blobs_has(scene->host.blobs, &hash));
         assert_int_equal(waiting(scene), i + 1);
+        assert_false(skep_audit_yields(scene->project, &hash)); /* not yet */
         draft_done(&draft);
     }
     skep_audit_close(scene->host.audit);

@@ -769,6 +769,52 @@ static void a_vote_for_claims_that_a_later_leader_does_not_know_is_set_aside(voi
     skep_seal_done(&seal);
 }
 
+static void
+what_was_found_invalid_here_is_not_proposed_and_is_voted_for_when_it_is_given_to_us(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 0);
+    add(fixture, 2);
+    find_out(fixture, 2, false);
+    find_out(fixture, 3, false);
+    add(fixture, 3);
+    tick_after(fixture, 1000);
+    expect_nothing(fixture);
+    add(fixture, 1);
+    tick_after(fixture, 1000);
+    const struct skep_round_action *action = expect(fixture, SKEP_ROUND_MERGE);
+    assert_int_equal(action->list_count, 1);
+    assert_int_equal(action->list[0].hash.bytes[0], 1);
+    start(fixture, 1);
+    find_out(fixture, 1, false);
+    hear_proposal(fixture, 0, 0, payload_of(fixture, 0, 1));
+    expect(fixture, SKEP_ROUND_FETCH);
+    expect_nothing(fixture);
+    add(fixture, 1);
+    expect(fixture, SKEP_ROUND_MERGE);
+    merged(fixture, 1, &root);
+    expect_vote(fixture);
+}
+
+static void a_vote_for_what_was_found_invalid_here_is_set_aside(void **state)
+{
+    struct fixture *fixture = *state;
+    fixture->manifest.trust.audits = true;
+    start(fixture, 1);
+    find_out(fixture, 2, false);
+    add(fixture, 1);
+    tick_after(fixture, 1000);
+    enter_attempt_1(fixture);
+    hear_promise(fixture, 0, payload_of(fixture, 0, 2));
+    tick_after(fixture, 0);
+    expect_send(fixture, SKEP_MESSAGE_PREPARE); /* all are asked anew */
+    hear_promise(fixture, 0, payload_of(fixture, 0, 2));
+    expect_nothing(fixture);
+    hear_promise(fixture, 2, NULL);
+    assert_int_equal(expect(fixture, SKEP_ROUND_MERGE)->list_count, 1);
+}
+
 /* Seals version `version`, a list of one, as all the others; returns how many findings the leader's proposal for it had. */
 static size_t findings_of_next(struct fixture *fixture, uint64_t version)
 {
@@ -1138,6 +1184,8 @@ int main(void)
         CASE(a_sealed_ban_ends_what_waits_here_whatever_was_found_here),
         CASE(a_later_attempt_claims_nothing),
         CASE(a_later_leader_keeps_claims_that_it_knows),
+        CASE(what_was_found_invalid_here_is_not_proposed_and_is_voted_for_when_it_is_given_to_us),
+        CASE(a_vote_for_what_was_found_invalid_here_is_set_aside),
         CASE(a_vote_for_claims_that_a_later_leader_does_not_know_is_set_aside),
         CASE(claims_that_nobody_shares_make_pauses_and_get_fewer),
         CASE(a_leader_that_states_another_outcome_gets_no_vote),
