@@ -592,6 +592,19 @@ bool skep_audit_asks(struct skep_project *project, const struct skep_hash *updat
     return asks;
 }
 
+bool skep_audit_tells(struct skep_project *project, const struct skep_hash *update,
+                      unsigned *ret_passed)
+{
+    struct skep_audit_row row;
+    if (!skep_trust_audits(project) ||
+        skep_keeper_db_get_audit(project->host->db, &project->manifest.project, update, &row,
+                                 NULL) != SKEP_OK) {
+        return false;
+    }
+    *ret_passed = skep_trust_passed(project, &row.donor);
+    return true;
+}
+
 /* Since when the agreement has been asking for this update, without a pause. */
 static uint64_t asked_since(struct skep_audit *audit, const struct skep_hash *update)
 {

@@ -62,6 +62,9 @@ int skep_audit_note(struct skep_project *project, const struct skep_update_state
 void skep_audit_took(struct skep_project *project, const struct skep_hash *update);
 /* Is its donor to show histories, of this job or an earlier one? */
 bool skep_audit_asks(struct skep_project *project, const struct skep_hash *update);
+/* What the donor of this update has passed of its probation (trust.h); false where nothing is known of that. */
+bool skep_audit_tells(struct skep_project *project, const struct skep_hash *update,
+                      unsigned *ret_passed);
 /* The agreement of the other keepers asks for an update that is held back here. Once it has asked for SKEP_AUDIT_YIELD_MS it may have it: a
  * majority may have voted for it already, and no version would be sealed any more. If the update was found invalid here or its donor is banned it has to ask for
  * SKEP_AUDIT_LAST_YIELD_MS: until then the others can find the same, or agree on a list without it (swarm/round.h); but where one of them has

@@ -277,6 +277,16 @@ bool skep_trust_is_trusted(const struct skep_project *project, const struct skep
     return skep_reputation_trusted(&reputation) && owed_answers(project, donor) == 0;
 }
 
+unsigned skep_trust_passed(const struct skep_project *project, const struct skep_peer_id *donor)
+{
+    if (project->reputations == NULL) {
+        return 0;
+    }
+    struct skep_reputation reputation = skep_reputation_find(project->reputations, donor);
+    unsigned here = SKEP_PROBATION - owed_answers(project, donor);
+    return reputation.n < here ? reputation.n : here;
+}
+
 bool skep_trust_is_banned(const struct skep_project *project, const struct skep_peer_id *donor)
 {
     if (project->reputations != NULL && skep_reputation_find(project->reputations, donor).banned) {

@@ -42,6 +42,10 @@ static struct skep_json *status_json(struct skep_agent *agent)
     skep_json_set_real(root, "credit", (double)agent->credit_micro / 1e6);
     skep_json_set_bool(root, "audits",
                        agent->session != NULL && agent->session->manifest.trust.audits);
+    int passed = agent->outbox != NULL ? skep_outbox_audits_passed(agent->outbox) : -1;
+    if (passed >= 0) {
+        skep_json_set_integer(root, "audits_passed", passed);
+    }
     skep_json_set_integer(root, "peers",
                           agent->session != NULL ? (int64_t)skep_peers_count(agent->session->peers)
                                                  : 0);

@@ -11,6 +11,7 @@
 #include "common/base/limits.h"
 #include "common/base/log.h"
 #include "common/swarm/replicas.h"
+#include "common/swarm/reputation.h"
 #include "common/swarm/update-open.h"
 #include "common/sys/clock.h"
 #include "common/sys/file.h"
@@ -55,6 +56,7 @@ struct skep_outbox {
     uint64_t *own_base; /* per shard: base version + 1 of the moments in place, 0 unknown */
     struct skep_timer *timer;
     struct skep_showing *showing;
+    int audits_passed; /* -1: nobody has said it */
     skep_outbox_settled settled;
     void *user;
 };
@@ -175,7 +177,7 @@ static void take_answer(struct delivery *delivery, struct target *target, int rc
 
 static void push_trunk(struct skep_outbox *outbox);
 
-/* A keeper that took the update may want to repeat its job. */
+/* A keeper that took the update may want to repeat its job, and says how far our probation is. */
 static void look_for_wishes(struct delivery *delivery, const struct skep_http_answer *answer)
 {
     struct skep_json *root = NULL;
@@ -185,6 +187,12 @@ static void look_for_wishes(struct delivery *delivery, const struct skep_http_an
     }
     if (skep_json_get_text(root, "update", "evidence", &wish, NULL) == 0) {
         skep_showing_hurry(delivery->outbox->showing);
+    }
+    int64_t passed = 0;
+    if (skep_json_has(root, "audits_passed") &&
+        skep_json_get_integer(root, "update", "audits_passed", 0, SKEP_PROBATION, &passed, NULL) ==
+            0) {
+        delivery->outbox->audits_passed = (int)passed;
     }
     skep_json_free(root);
 }
@@ -397,6 +405,7 @@ int skep_outbox_new(struct skep_session *session, skep_outbox_settled settled, v
                     struct skep_outbox **ret_outbox, struct skep_error *err)
 {
     struct skep_outbox *outbox = skep_alloc(1, sizeof *outbox);
+    outbox->audits_passed = -1;
     outbox->session = session;
     outbox->settled = settled;
     outbox->user = user;
@@ -495,6 +504,11 @@ int skep_outbox_add(struct skep_outbox *outbox, const struct skep_buffer *file,
 bool skep_outbox_has_accepted(const struct skep_outbox *outbox, size_t shard, uint64_t base_version)
 {
     return outbox->own_base[shard] == base_version + 1;
+}
+
+int skep_outbox_audits_passed(const struct skep_outbox *outbox)
+{
+    return outbox->audits_passed;
 }
 
 size_t skep_outbox_unsettled(const struct skep_outbox *outbox)

@@ -42,6 +42,8 @@ void skep_outbox_step(struct skep_outbox *outbox, uint64_t now_ms);
 /* Has a majority an update of ours for this shard's version? Another one would be refused. */
 bool skep_outbox_has_accepted(const struct skep_outbox *outbox, size_t shard,
                               uint64_t base_version);
+/* Audits that this donor has passed, as the last keeper said that took an update of ours; -1: none has said it. */
+int skep_outbox_audits_passed(const struct skep_outbox *outbox);
 /* Updates neither accepted nor given up. */
 size_t skep_outbox_unsettled(const struct skep_outbox *outbox);
 /* Path of a shard's moments or residual ("moments", "residual") in place; the caller frees. */

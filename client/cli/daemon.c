@@ -103,6 +103,7 @@ static void print_status(const struct skep_json *answer)
     double speed = 0;
     double credit = 0;
     bool audits = false;
+    int64_t passed = -1;
     print_sentence(answer);
     if (skep_json_get_text(answer, "status", "project", &project, NULL) != 0) {
         return;
@@ -117,6 +118,10 @@ static void print_status(const struct skep_json *answer)
     (void)skep_json_get_real(answer, "status", "tokens_per_s", 0, 1e18, &speed, NULL);
     (void)skep_json_get_real(answer, "status", "credit", 0, 1e18, &credit, NULL);
     (void)skep_json_get_bool(answer, "status", "audits", &audits, NULL);
+    if (skep_json_has(answer, "audits_passed")) {
+        (void)skep_json_get_integer(answer, "status", "audits_passed", 0, SKEP_PROBATION, &passed,
+                                    NULL);
+    }
     printf("  project  %s\n", project);
     bool records = strstr(unit, "record") != NULL;
     printf("  round    %lld, loss %.3f %s\n", (long long)round, loss, unit);
@@ -124,7 +129,11 @@ static void print_status(const struct skep_json *answer)
            records ? "records" : "tokens", speed);
     printf("  updates  %lld sent, %lld merged, credit %.6f\n", (long long)sent, (long long)merged,
            credit);
-    if (audits) {
+    if (audits && passed >= 0) {
+        printf("  audits   %lld of %u audits passed: the first %u jobs of a new donor are repeated "
+               "before they earn credit\n",
+               (long long)passed, SKEP_PROBATION, SKEP_PROBATION);
+    } else if (audits) {
         printf("  audits   the first %u jobs of a new donor are repeated before they earn credit\n",
                SKEP_PROBATION);
     }

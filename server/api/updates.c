@@ -20,6 +20,10 @@ SKEP_API_HANDLER(skep_api_post_update)
         if (skep_audit_asks(project, &hash)) {
             skep_json_set_text(root, "evidence", "wanted");
         }
+        unsigned passed = 0;
+        if (skep_audit_tells(project, &hash, &passed)) {
+            skep_json_set_integer(root, "audits_passed", passed);
+        }
         skep_reply_json(reply, is_new ? 201 : 200, root);
     }
     return result;

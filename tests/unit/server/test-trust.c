@@ -107,6 +107,18 @@ static void who_was_caught_is_banned_and_nobody_else(void **state)
     assert_true(admits(scene, other, &OTHER));
 }
 
+static void what_a_donor_has_passed_of_its_probation_is_known_from_the_seals(void **state)
+{
+    struct scene *scene = *state;
+    assert_int_equal(skep_trust_passed(&scene->project, &DONOR), 0);
+    earn(scene, 5);
+    assert_int_equal(skep_trust_passed(&scene->project, &DONOR), 5);
+    assert_int_equal(skep_trust_passed(&scene->project, &OTHER), 0);
+    skep_reputations_free(scene->project.reputations);
+    earn(scene, SKEP_PROBATION + 5);
+    assert_int_equal(skep_trust_passed(&scene->project, &DONOR), SKEP_PROBATION);
+}
+
 static void a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer(void **state)
 {
     struct scene *scene = *state;
@@ -117,6 +129,7 @@ static void a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer(v
     add(scene, 3, &DONOR, SKEP_AUDIT_NOT_DRAWN);
     assert_false(admits(scene, open, &DONOR));
     for (uint8_t i = 0; i < SKEP_PROBATION; i++) {
+        assert_int_equal(skep_trust_passed(&scene->project, &DONOR), i);
         assert_false(admits(scene, open, &DONOR));
         add(scene, (uint8_t)(4 + i), &DONOR, SKEP_AUDIT_VALID);
     }
@@ -311,6 +324,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         IN_SCENE(an_update_of_a_new_donor_waits_for_its_verdict),
         IN_SCENE(who_was_caught_is_banned_and_nobody_else),
+        IN_SCENE(what_a_donor_has_passed_of_its_probation_is_known_from_the_seals),
         IN_SCENE(a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer),
         IN_SCENE(silence_in_a_probation_makes_it_no_longer_and_after_it_begins_another),
         IN_SCENE(a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing),
