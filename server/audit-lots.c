@@ -8,6 +8,8 @@
 #include "server/shard.h"
 #include "server/trust.h"
 
+#define DROP_EVERY 16u /* versions */
+
 /* The job that an update is of, if it is held and no lot has fallen yet; else NULL. */
 static struct skep_audit_job *undrawn_job(struct skep_audit *audit,
                                           const struct skep_project *project,
@@ -116,6 +118,16 @@ static void expert_sealed(struct skep_audit *audit, const struct skep_project *p
     }
 }
 
+static void drop_rows(const struct skep_kept_shard *shard, uint64_t version)
+{
+    struct skep_error reason = {0};
+    const struct skep_project *project = shard->project;
+    if (skep_keeper_db_drop_audits(project->host->db, &project->manifest.project, &shard->shard,
+                                   version, &reason) != SKEP_OK) {
+        skep_log(SKEP_LOG_WARNING, "old rows of audits stay: %s", reason.text);
+    }
+}
+
 void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *seal,
                        const struct skep_hash *payload_hash)
 {
@@ -130,6 +142,9 @@ void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *se
     }
     if (!skep_trust_audits(project) || audit == NULL || project->reputations == NULL) {
         return;
+    }
+    if (seal->version % DROP_EVERY == 0) {
+        drop_rows(shard, seal->version);
     }
     if (trunk) {
         trunk_sealed(audit, project, seal, payload_hash);

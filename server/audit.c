@@ -19,7 +19,6 @@
 #include "server/trust.h"
 
 #define TICK_MS 500u
-#define FORGET_S INT64_C(2592000) /* 30 days, for rows with a verdict */
 
 static uint64_t now_of(const struct skep_audit *audit)
 {
@@ -99,9 +98,10 @@ static void write_verdict(const struct skep_audit_load *load, size_t i,
                           enum skep_audit_verdict verdict, const struct skep_audit_look *look,
                           double seconds)
 {
-    const struct skep_project *project = load->project;
+    struct skep_project *project = load->project;
     const struct skep_audit_update *update = &load->updates[i];
     struct skep_error reason = {0};
+    project->audited[verdict]++;
     struct skep_audit_row row = {.update = update->hash,
                                  .verdict = verdict,
                                  .distance = look != NULL ? look->body.distance : 0,
@@ -394,6 +394,7 @@ static struct skep_audit_job *job_of(struct skep_project *project, const struct 
 /* Of an update that there was no room to look at. */
 static void leave_undrawn(struct skep_project *project, const struct skep_audit_row *row)
 {
+    project->audited[SKEP_AUDIT_NOT_DRAWN]++;
     struct skep_audit_row undrawn = {.update = row->update, .verdict = SKEP_AUDIT_NOT_DRAWN};
     struct skep_error reason = {0};
     skep_log(SKEP_LOG_INFO, "there is no room to repeat the job of update %.12s of donor %.12s",
@@ -506,8 +507,6 @@ void skep_audit_resume(struct skep_project *project)
         return;
     }
     struct skep_keeper_db *db = project->host->db;
-    (void)skep_keeper_db_drop_audits(db, &project->manifest.project, skep_clock_unix_s() - FORGET_S,
-                                     NULL);
     if (skep_keeper_db_open_audits(db, &project->manifest.project, collect, &rows, &reason) !=
         SKEP_OK) {
         skep_log(SKEP_LOG_WARNING, "%s", reason.text);

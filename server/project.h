@@ -16,6 +16,7 @@
 #include "common/base/error.h"
 #include "common/base/id.h"
 #include "common/discovery/directory.h"
+#include "common/store/keeper-audits.h"
 #include "common/wire/manifest.h"
 
 struct skep_beacons;
@@ -68,10 +69,11 @@ struct skep_project {
     size_t most_donors_in_seal; /* of the trunk */
     struct skep_beacons *beacons;
     struct skep_pace *pace;
-    uint64_t accepted;                    /* updates since the start, */
-    uint64_t refused[SKEP_REFUSALS];      /* and those that were not, by reason */
-    struct skep_reputations *reputations; /* with audits: of the donors (trust.h) */
-    bool reputations_stored;              /* the database has the same rows */
+    uint64_t accepted;                     /* updates since the start, */
+    uint64_t audited[SKEP_AUDIT_VERDICTS]; /* since the start, by what was found */
+    uint64_t refused[SKEP_REFUSALS];       /* and those that were not, by reason */
+    struct skep_reputations *reputations;  /* with audits: of the donors (trust.h) */
+    bool reputations_stored;               /* the database has the same rows */
 };
 
 /* Takes a project that came as a manifest envelope: checks, stores and loads it. *ret_new is false if it is here already.

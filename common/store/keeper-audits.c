@@ -197,13 +197,45 @@ int skep_keeper_db_remove_audit(struct skep_keeper_db *db, const struct skep_pro
     return skep_query_run(query, err);
 }
 
-int skep_keeper_db_drop_audits(struct skep_keeper_db *db, const struct skep_project_id *project,
-                               int64_t before_s, struct skep_error *err)
+static int drop_one_verdict(struct skep_keeper_db *db, const struct skep_project_id *project,
+                            const struct skep_shard *shard, enum skep_audit_verdict verdict,
+                            uint64_t below, struct skep_error *err)
 {
     struct skep_query *query = use(db, DROP_OLD_AUDITS, project, err);
     if (query == NULL) {
         return skep_db_failure(err);
     }
-    skep_query_bind_integer(query, 2, before_s);
+    skep_query_bind_integer(query, 2, verdict);
+    skep_query_bind_shard(query, 3, shard);
+    skep_query_bind_integer(query, 4, (int64_t)below);
     return skep_query_run(query, err);
+}
+
+static int drop_sealed_bans(struct skep_keeper_db *db, const struct skep_project_id *project,
+                            const struct skep_shard *shard, uint64_t below, struct skep_error *err)
+{
+    struct skep_query *query = use(db, DROP_SEALED_BANS, project, err);
+    if (query == NULL) {
+        return skep_db_failure(err);
+    }
+    skep_query_bind_shard(query, 2, shard);
+    skep_query_bind_integer(query, 3, (int64_t)below);
+    return skep_query_run(query, err);
+}
+
+int skep_keeper_db_drop_audits(struct skep_keeper_db *db, const struct skep_project_id *project,
+                               const struct skep_shard *shard, uint64_t head,
+                               struct skep_error *err)
+{
+    uint64_t below = head > SKEP_AUDIT_KEPT_VERSIONS ? head - SKEP_AUDIT_KEPT_VERSIONS : 0;
+    uint64_t answers = head > SKEP_AUDIT_KEPT_ANSWERS ? head - SKEP_AUDIT_KEPT_ANSWERS : 0;
+    uint64_t answered = shard->kind == SKEP_SHARD_TRUNK ? answers : below;
+    int result = drop_one_verdict(db, project, shard, SKEP_AUDIT_NOT_DRAWN, below, err);
+    if (result == SKEP_OK) {
+        result = drop_one_verdict(db, project, shard, SKEP_AUDIT_VALID, answered, err);
+    }
+    if (result == SKEP_OK) {
+        result = drop_one_verdict(db, project, shard, SKEP_AUDIT_UNANSWERED, answered, err);
+    }
+    return result == SKEP_OK ? drop_sealed_bans(db, project, shard, below, err) : result;
 }

@@ -13,6 +13,9 @@
 #include "common/base/id.h"
 #include "common/store/keeper-db.h"
 
+#define SKEP_AUDIT_KEPT_VERSIONS 64u
+#define SKEP_AUDIT_KEPT_ANSWERS 1024u
+
 enum skep_audit_verdict {
     SKEP_AUDIT_OPEN,
     SKEP_AUDIT_VALID,
@@ -73,8 +76,12 @@ bool skep_keeper_db_caught(struct skep_keeper_db *db, const struct skep_project_
 /* Forgets one update, as if it had never come. */
 int skep_keeper_db_remove_audit(struct skep_keeper_db *db, const struct skep_project_id *project,
                                 const struct skep_hash *update, struct skep_error *err);
-/* Forgets rows with a verdict that came before, but for the invalid. */
+/* Forgets rows of this shard with a verdict that nothing needs any more when its version is `head`: neither seals (a valid one is sealed within
+ * SKEP_ROUND_VERDICT_VERSIONS) nor reputations (which follow from seals alone), the chain of histories or what a donor owes (server/trust.h). So those
+ * SKEP_AUDIT_KEPT_VERSIONS below it; of the trunk, those that say how a donor answered, SKEP_AUDIT_KEPT_ANSWERS below it, when n has faded below
+ * probation for whoever was away; invalid ones too once a seal bans the donor, and until then never. */
 int skep_keeper_db_drop_audits(struct skep_keeper_db *db, const struct skep_project_id *project,
-                               int64_t before_s, struct skep_error *err);
+                               const struct skep_shard *shard, uint64_t head,
+                               struct skep_error *err);
 
 #endif

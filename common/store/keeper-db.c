@@ -8,7 +8,7 @@
 #include "common/store/keeper-private.h"
 #include "common/store/schema.h"
 
-#define SCHEMA_VERSION 4
+#define SCHEMA_VERSION 5
 
 static const char *const SQL[KEEPER_QUERIES] = {
     [ADD_PROJECT] = "INSERT INTO project (id, manifest) VALUES (?, ?)",
@@ -71,7 +71,11 @@ static const char *const SQL[KEEPER_QUERIES] = {
     [INVALID_OF_DONOR] =
         "SELECT 1 FROM audit WHERE project = ? AND verdict = 2 AND donor = ? LIMIT 1",
     [DROP_OLD_AUDITS] =
-        "DELETE FROM audit WHERE project = ? AND verdict IN (1, 3, 4) AND came_s < ?",
+        "DELETE FROM audit WHERE project = ? AND verdict = ? AND shard = ? AND base_version < ?",
+    [DROP_SEALED_BANS] =
+        "DELETE FROM audit WHERE project = ?1 AND verdict = 2 AND shard = ?2 AND "
+        "base_version < ?3 AND donor IN (SELECT donor FROM reputation WHERE project = ?1 AND "
+        "banned_at IS NOT NULL)",
     [DROP_VOTES] = "DELETE FROM vote WHERE project = ? AND shard = ? AND version <= ?",
     [PUT_REPUTATION] = "INSERT OR REPLACE INTO reputation (project, donor, earned, seen, merged, "
                        "banned_at) VALUES (?, ?, ?, ?, ?, ?)",

@@ -39,6 +39,7 @@ enum skep_keeper_query {
     COUNT_AUDITS,
     INVALID_OF_DONOR,
     DROP_OLD_AUDITS,
+    DROP_SEALED_BANS,
     KEEPER_QUERIES,
 };
 

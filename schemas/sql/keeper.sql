@@ -79,4 +79,4 @@ CREATE TABLE audit (                  -- updates of projects with audits: what t
     PRIMARY KEY (project, update_hash)
 ) WITHOUT ROWID;
 CREATE INDEX audit_of_donor ON audit (project, donor, shard, base_version);
-CREATE INDEX audit_by_verdict ON audit (project, verdict);
+CREATE INDEX audit_by_verdict ON audit (project, verdict, shard, base_version);

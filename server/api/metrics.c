@@ -24,32 +24,29 @@ static void add_refusals(const struct skep_project *project, struct skep_buffer 
     }
 }
 
-static int add_audits(struct skep_host *host, struct skep_buffer *to, struct skep_error *err)
+static void add_audits(const struct skep_host *host, struct skep_buffer *to)
 {
-    int result = SKEP_OK;
     append(to, skep_format("# HELP skep_audit_jobs Jobs that wait to be repeated.\n"
                            "# TYPE skep_audit_jobs gauge\nskep_audit_jobs %zu\n"
-                           "# HELP skep_audits Updates by what was found.\n"
-                           "# TYPE skep_audits gauge\n",
+                           "# HELP skep_audits_total Updates by what was found.\n"
+                           "# TYPE skep_audits_total counter\n",
                            skep_audit_waiting(host->audit)));
-    for (size_t i = 0; i < host->project_count && result == SKEP_OK; i++) {
-        const struct skep_project_id *project = &host->projects[i]->manifest.project;
-        uint64_t counts[SKEP_AUDIT_VERDICTS] = {0};
-        result = skep_keeper_db_count_audits(host->db, project, counts, err);
-        for (size_t verdict = 0; verdict < SKEP_AUDIT_VERDICTS; verdict++) {
-            append(to, skep_format("skep_audits{project=\"%s\",verdict=\"%s\"} %llu\n",
-                                   skep_id_text(project->bytes),
+    for (size_t i = 0; i < host->project_count; i++) {
+        const struct skep_project *project = host->projects[i];
+        for (size_t verdict = SKEP_AUDIT_OPEN + 1; verdict < SKEP_AUDIT_VERDICTS; verdict++) {
+            append(to, skep_format("skep_audits_total{project=\"%s\",verdict=\"%s\"} %llu\n",
+                                   skep_id_text(project->manifest.project.bytes),
                                    skep_audit_verdict_name((enum skep_audit_verdict)verdict),
-                                   (unsigned long long)counts[verdict]));
+                                   (unsigned long long)project->audited[verdict]));
         }
     }
-    return result;
 }
 
 SKEP_API_HANDLER(skep_api_get_metrics)
 {
     (void)exchange;
     (void)parts;
+    (void)err;
     struct skep_host *host = user;
     struct skep_buffer text = {0};
     skep_buffer_append_text(&text, "# HELP skep_updates_accepted_total Updates stored.\n"
@@ -65,11 +62,7 @@ SKEP_API_HANDLER(skep_api_get_metrics)
     for (size_t i = 0; i < host->project_count; i++) {
         add_refusals(host->projects[i], &text);
     }
-    int result = add_audits(host, &text, err);
-    if (result != SKEP_OK) {
-        skep_buffer_done(&text);
-        return result;
-    }
+    add_audits(host, &text);
     reply->status = 200;
     reply->content_type = "text/plain; version=0.0.4";
     reply->body = text;

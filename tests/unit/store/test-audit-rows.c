@@ -141,13 +141,75 @@ static void who_was_caught_stays_caught_when_old_rows_are_forgotten(void **state
     assert_false(skep_keeper_db_caught(fixture->db, &PROJECT, &DONOR));
     judge(fixture, 1, SKEP_AUDIT_INVALID);
     judge(fixture, 2, SKEP_AUDIT_VALID);
-    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, 5000, NULL), SKEP_OK);
+    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &TRUNK, 5000, NULL),
+                     SKEP_OK);
     assert_true(skep_keeper_db_caught(fixture->db, &PROJECT, &DONOR));
     assert_false(skep_keeper_db_caught(fixture->db, &PROJECT, &OTHER));
     assert_int_equal(skep_keeper_db_count_audits(fixture->db, &PROJECT, counts, NULL), SKEP_OK);
     assert_int_equal(counts[SKEP_AUDIT_OPEN], 1);
     assert_int_equal(counts[SKEP_AUDIT_VALID], 0);
     assert_int_equal(counts[SKEP_AUDIT_INVALID], 1);
+}
+
+/* Adds a row and judges it. */
+static void add_judged(const struct fixture *fixture, uint8_t number, struct skep_shard shard,
+                       enum skep_audit_verdict verdict)
+{
+    struct skep_audit_row row = row_of(number, &DONOR);
+    row.shard = shard;
+    assert_int_equal(skep_keeper_db_add_audit(fixture->db, &PROJECT, &row, NULL), SKEP_OK);
+    judge(fixture, number, verdict);
+}
+
+static void expect_counts(const struct fixture *fixture, const uint64_t expected[])
+{
+    uint64_t counts[SKEP_AUDIT_VERDICTS] = {0};
+    assert_int_equal(skep_keeper_db_count_audits(fixture->db, &PROJECT, counts, NULL), SKEP_OK);
+    for (size_t i = 0; i < SKEP_AUDIT_VERDICTS; i++) {
+        assert_int_equal(counts[i], expected[i]);
+    }
+}
+
+/* Open, valid, invalid, unanswered, not drawn. */
+static void rows_go_when_neither_a_seal_nor_the_donors_debts_need_them(void **state)
+{
+    struct fixture *fixture = *state;
+    const struct skep_shard expert = {SKEP_SHARD_FFN, 0, 0, 1};
+    for (uint8_t i = 0; i < SKEP_AUDIT_VERDICTS; i++) {
+        add_judged(fixture, (uint8_t)(10 + i), TRUNK, (enum skep_audit_verdict)i);
+        add_judged(fixture, (uint8_t)(20 + i), expert, (enum skep_audit_verdict)i);
+    }
+    uint64_t head = 24 + SKEP_AUDIT_KEPT_VERSIONS;
+    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &expert, head - 5, NULL),
+                     SKEP_OK);
+    expect_counts(fixture, (const uint64_t[]){2, 2, 2, 2, 2});
+    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &expert, head, NULL),
+                     SKEP_OK);
+    expect_counts(fixture, (const uint64_t[]){2, 1, 2, 1, 2});
+    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &TRUNK, head, NULL),
+                     SKEP_OK);
+    expect_counts(fixture, (const uint64_t[]){2, 1, 2, 1, 1});
+    head = 20 + SKEP_AUDIT_KEPT_ANSWERS;
+    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &TRUNK, head, NULL),
+                     SKEP_OK);
+    expect_counts(fixture, (const uint64_t[]){2, 0, 2, 0, 1});
+}
+
+static void an_invalid_row_goes_once_a_seal_bans_its_donor(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_reputation banned = {.donor = DONOR, .banned = true, .banned_at = 1};
+    struct skep_version_row version = {.version = 1, .reputation = &banned, .reputation_count = 1};
+    add_judged(fixture, 1, TRUNK, SKEP_AUDIT_INVALID);
+    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &TRUNK, 5000, NULL),
+                     SKEP_OK);
+    assert_true(skep_keeper_db_caught(fixture->db, &PROJECT, &DONOR));
+    assert_int_equal(
+        skep_keeper_db_add_version(fixture->db, &PROJECT, &TRUNK, &version, NULL, 0, NULL),
+        SKEP_OK);
+    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &TRUNK, 5000, NULL),
+                     SKEP_OK);
+    assert_false(skep_keeper_db_caught(fixture->db, &PROJECT, &DONOR));
 }
 
 static void a_donors_last_updates_are_listed_newest_base_first(void **state)
@@ -174,6 +236,8 @@ int main(void)
         WITH_KEEPER(a_removed_row_has_never_been),
         WITH_KEEPER(a_row_comes_back_whole),
         WITH_KEEPER(who_was_caught_stays_caught_when_old_rows_are_forgotten),
+        WITH_KEEPER(rows_go_when_neither_a_seal_nor_the_donors_debts_need_them),
+        WITH_KEEPER(an_invalid_row_goes_once_a_seal_bans_its_donor),
         WITH_KEEPER(a_donors_last_updates_are_listed_newest_base_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

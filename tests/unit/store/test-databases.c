@@ -391,11 +391,11 @@ static void a_newer_schema_is_refused(void **state)
 {
     struct fixture *fixture = *state;
     struct skep_error err = {0};
-    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x05", 4, &err), SKEP_ERR_FORMAT);
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x06", 4, &err), SKEP_ERR_FORMAT);
     assert_non_null(strstr(err.text, fixture->path));
+    assert_non_null(strstr(err.text, "schema 6"));
     assert_non_null(strstr(err.text, "schema 5"));
-    assert_non_null(strstr(err.text, "schema 4"));
-    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x04", 4, &err), SKEP_OK);
+    assert_int_equal(open_with(fixture, USER_VERSION, "\0\0\0\x05", 4, &err), SKEP_OK);
 }
 
 static void a_database_of_another_program_is_refused_and_left_as_it_was(void **state)
