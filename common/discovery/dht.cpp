@@ -605,12 +605,13 @@ int await_listening(dht &self, struct skep_error *err)
         std::vector<lt::alert *> alerts;
         self.session->pop_alerts(&alerts);
         for (const lt::alert *alert : alerts) {
-            if (const auto *good = lt::alert_cast<lt::listen_succeeded_alert>(alert)) {
-                if (good->socket_type == lt::socket_type_t::utp) {
-                    self.port = uint16_t(good->port);
-                    return SKEP_OK;
-                }
-            } else if (const auto *bad = lt::alert_cast<lt::listen_failed_alert>(alert)) {
+            const auto *good = lt::alert_cast<lt::listen_succeeded_alert>(alert);
+            const auto *bad = lt::alert_cast<lt::listen_failed_alert>(alert);
+            if (good != nullptr && good->socket_type == lt::socket_type_t::utp) {
+                self.port = uint16_t(good->port);
+                return SKEP_OK;
+            }
+            if (bad != nullptr) {
                 return skep_error_set(
                     err, bad->error.value() == EADDRINUSE ? SKEP_ERR_IN_USE : SKEP_ERR_IO,
                     "the DHT cannot listen on %s: %s", self.host.c_str(),
