@@ -98,7 +98,8 @@ cudaStream_t skep_cuda_stream(void);
 #define LAUNCH_IF(may, grid, kernel, ...)                                                          \
     do {                                                                                           \
         if (may) {                                                                                 \
-            kernel<<<(grid).blocks, (grid).threads, 0, skep_cuda_stream()>>>(__VA_ARGS__);         \
+            struct skep_grid grid_ = (grid);                                                       \
+            kernel<<<grid_.blocks, grid_.threads, 0, skep_cuda_stream()>>>(__VA_ARGS__);           \
             skep_cuda_launched(#kernel, __FILE__, __LINE__);                                       \
         }                                                                                          \
     } while (0)
@@ -108,12 +109,7 @@ cudaStream_t skep_cuda_stream(void);
 
 /* kernel(arguments...) with a warp for each of `count` rows; nothing when there are none. */
 #define LAUNCH_ROWS(count, kernel, ...)                                                            \
-    do {                                                                                           \
-        if ((count) > 0) {                                                                         \
-            struct skep_grid grid_ = skep_cuda_grid(count);                                        \
-            LAUNCH_GRID(grid_, kernel, __VA_ARGS__);                                               \
-        }                                                                                          \
-    } while (0)
+    LAUNCH_IF((count) > 0 && skep_cuda_ready(), skep_cuda_grid(count), kernel, __VA_ARGS__)
 
 /* kernel(arguments...) with a lane for each of `count` values. */
 #define LAUNCH_VALUES(count, kernel, ...)                                                          \

@@ -160,7 +160,7 @@ cudaError_t cudaFree(void *memory)
 /* Whether the bytes lie within one piece of the device's memory. */
 static bool on_device(const void *at, size_t size)
 {
-    auto after = regions.upper_bound((void *)(uintptr_t)at);
+    auto after = regions.upper_bound(const_cast<void *>(at));
     if (after == regions.begin()) {
         return false;
     }

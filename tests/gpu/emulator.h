@@ -24,6 +24,7 @@
 #define LANES                                                                                      \
     8u /* of a warp: fewer than a device's 32, because each costs switches between fibers; the kernels take any power of 2 */
 
+/* NOLINTBEGIN(bugprone-reserved-identifier): CUDA's own names */
 #define __global__
 #define __device__
 #define __shared__ static /* blocks run one after another */
@@ -67,6 +68,7 @@ static inline int __ffs(int bits)
 {
     return __builtin_ffs(bits);
 }
+/* NOLINTEND(bugprone-reserved-identifier) */
 
 /* ---- seen from the host ---- */
 
