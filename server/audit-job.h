@@ -51,6 +51,7 @@ struct skep_audit_load {
     bool pinned;       /* all states are in the folder */
     bool late;         /* the lot for the trunk's update fell before the others came */
     bool resumed;      /* open when the keeper ended: nobody was here when it was asked for */
+    bool prolonged;    /* it waits for the second time because of that: */
     bool crowded;      /* a history that it needs was shown, and there was no room */
 };
 

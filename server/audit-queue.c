@@ -63,6 +63,14 @@ void skep_audit_queue_want(struct skep_audit_queue *queue, struct skep_audit_job
     }
 }
 
+void skep_audit_queue_prolong(const struct skep_audit_queue *queue, struct skep_audit_job *job,
+                              uint64_t now_ms)
+{
+    if (job->stage == SKEP_AUDIT_WAITING) {
+        job->deadline_ms = now_ms + queue->wait_ms;
+    }
+}
+
 void skep_audit_queue_ready(struct skep_audit_job *job)
 {
     if (job->stage == SKEP_AUDIT_WAITING) {

@@ -69,6 +69,9 @@ void skep_audit_queue_want(struct skep_audit_queue *queue, struct skep_audit_job
                            uint64_t now_ms);
 /* WAITING -> READY: all that it needs is there. */
 void skep_audit_queue_ready(struct skep_audit_job *job);
+/* A WAITING job gets as long once more. */
+void skep_audit_queue_prolong(const struct skep_audit_queue *queue, struct skep_audit_job *job,
+                              uint64_t now_ms);
 /* READY or RUNNING -> WAITING, with a deadline of its own: more has come that belongs to it. Who ran it has ended that. */
 void skep_audit_queue_again(const struct skep_audit_queue *queue, struct skep_audit_job *job,
                             uint64_t now_ms);

@@ -310,7 +310,12 @@ static void look(struct skep_audit *audit)
         }
     }
     while ((job = skep_audit_queue_expired(&audit->queue, now)) != NULL) {
-        const struct skep_audit_load *load = job->load;
+        struct skep_audit_load *load = job->load;
+        if (load->crowded && !load->prolonged) { /* others may have made room meanwhile */
+            load->prolonged = true;
+            skep_audit_queue_prolong(&audit->queue, job, now);
+            continue;
+        }
         bool silent = skep_audit_load_is_silent(load, audit->evidence);
         skep_log(SKEP_LOG_INFO, "a job of donor %.12s of version %llu is not repeated: %s",
                  skep_id_text(load->donor.bytes), (unsigned long long)load->trunk_version,

@@ -29,6 +29,7 @@ struct world {
     size_t trunk_asked; /* updates of the trunk sent to anyone */
     unsigned accepted;
     unsigned given_up;
+    const char *answer; /* of keepers that take it; NULL: an object without fields */
 };
 
 static const struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
@@ -61,7 +62,7 @@ static int answer_update(void *user, size_t keeper, const struct skep_http_reque
         return 0;
     default:
         answer->status = 200;
-        skep_buffer_append_text(&answer->body, "{}");
+        skep_buffer_append_text(&answer->body, world->answer != NULL ? world->answer : "{}");
         return 0;
     }
 }
@@ -313,6 +314,20 @@ static void a_broken_file_in_the_folder_is_dropped(void **state)
     free(path);
 }
 
+static void what_is_passed_of_a_probation_is_what_the_last_keeper_said_in_its_bounds(void **state)
+{
+    struct world *world = *state;
+    assert_int_equal(skep_outbox_audits_passed(world->outbox), -1);
+    assert_added(world, expert(0));
+    assert_int_equal(skep_outbox_audits_passed(world->outbox), -1);
+    world->answer = "{\"audits_passed\":12}";
+    assert_added(world, expert(1));
+    assert_int_equal(skep_outbox_audits_passed(world->outbox), 12);
+    world->answer = "{\"audits_passed\":43}";
+    assert_added(world, trunk);
+    assert_int_equal(skep_outbox_audits_passed(world->outbox), 12);
+}
+
 static void the_trunk_goes_once_the_experts_are_settled(void **state)
 {
     struct world *world = *state;
@@ -374,6 +389,7 @@ int main(void)
         CASE(what_lies_on_disk_is_taken_up_after_a_restart),
         CASE(a_broken_file_in_the_folder_is_dropped),
         CASE(an_update_whose_moments_cannot_be_moved_is_not_taken),
+        CASE(what_is_passed_of_a_probation_is_what_the_last_keeper_said_in_its_bounds),
         CASE(the_trunk_goes_once_the_experts_are_settled),
         CASE(the_trunk_goes_without_the_experts_when_they_take_too_long),
     };

@@ -92,6 +92,9 @@ static void who_waits_too_long_expires_and_a_second_wish_gives_no_more_time(void
     assert_true(job->urgent);
     assert_null(skep_audit_queue_expired(&queue, 1099));
     assert_ptr_equal(skep_audit_queue_expired(&queue, 1100), job);
+    skep_audit_queue_prolong(&queue, job, 1100);
+    assert_null(skep_audit_queue_expired(&queue, 1199));
+    assert_ptr_equal(skep_audit_queue_expired(&queue, 1200), job);
     skep_audit_queue_ready(job);
     assert_null(skep_audit_queue_expired(&queue, 9999));
     empty(&queue);
