@@ -5,6 +5,7 @@
 
 #include "common/base/alloc.h"
 #include "common/base/log.h"
+#include "common/swarm/history.h"
 #include "common/swarm/job-file.h"
 #include "common/sys/clock.h"
 #include "common/sys/file.h"
@@ -29,6 +30,7 @@ static uint64_t now_of(const struct skep_audit *audit)
 
 struct search {
     const struct skep_hash *history;
+    size_t size; /* of its bytes; 0: not known */
     const struct skep_kept_shard *shard;
 };
 
@@ -36,18 +38,20 @@ static bool is_searched(void *user, const struct skep_hash *history,
                         const struct skep_kept_shard *shard)
 {
     struct search *search = user;
-    if (skep_hash_equal(history, search->history)) {
+    if (skep_hash_equal(history, search->history) &&
+        (search->size == 0 || search->size == skep_history_bytes(shard->shape.layout.parameters))) {
         search->shard = shard;
         return false;
     }
     return true;
 }
 
-/* The shard of a history that some job needs that is to run; NULL if none does. */
+/* The shard of a history that some job needs that is to run; NULL if none does. Anyone can name another's history, even for a shard that it does not
+ * fit: whoever does must not come between the two. */
 static const struct skep_kept_shard *shard_of_wanted(const struct skep_audit *audit,
-                                                     const struct skep_hash *history)
+                                                     const struct skep_hash *history, size_t size)
 {
-    struct search search = {.history = history};
+    struct search search = {.history = history, .size = size};
     for (struct skep_audit_job *job = audit->queue.jobs; job != NULL && search.shard == NULL;
          job = job->next) {
         if (job->stage != SKEP_AUDIT_PINNED) {
@@ -59,7 +63,7 @@ static const struct skep_kept_shard *shard_of_wanted(const struct skep_audit *au
 
 static bool is_wanted(void *user, const struct skep_hash *history)
 {
-    return shard_of_wanted(user, history) != NULL;
+    return shard_of_wanted(user, history, 0) != NULL;
 }
 
 struct lacking {
@@ -663,7 +667,10 @@ static void note_crowded(struct skep_audit *audit, const struct skep_hash *histo
 int skep_audit_evidence(struct skep_audit *audit, const struct skep_hash *history, const void *data,
                         size_t size, struct skep_error *err)
 {
-    const struct skep_kept_shard *shard = shard_of_wanted(audit, history);
+    const struct skep_kept_shard *shard = shard_of_wanted(audit, history, size);
+    if (shard == NULL) { /* what is wrong with these bytes is said below */
+        shard = shard_of_wanted(audit, history, 0);
+    }
     if (shard == NULL) {
         return skep_error_set(err, SKEP_ERR_NOT_FOUND, "nobody here asked for history %.16s",
                               skep_id_text(history->bytes));

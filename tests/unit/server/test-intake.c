@@ -11,6 +11,7 @@
 #include "common/crypto/hash.h"
 #include "common/merge/mask.h"
 #include "common/store/keeper-audits.h"
+#include "common/swarm/history.h"
 #include "common/swarm/pace.h"
 #include "common/swarm/reputation.h"
 #include "common/swarm/stamp.h"
@@ -816,6 +817,62 @@ who_comes_when_there_is_no_room_to_repeat_its_job_is_sent_away_and_not_judged(vo
     skep_audit_close(scene->host.audit);
 }
 
+/* A flat file of so many arrays of zeros, appended; what it ends with. */
+static struct skep_hash add_flat(struct skep_buffer *bytes, uint8_t arrays, size_t count)
+{
+    size_t size = (size_t)skep_flat_bytes(arrays, count);
+    uint8_t *file = skep_alloc(1, size);
+    memcpy(file, SKEP_FLAT_MARK, 4);
+    file[4] = arrays;
+    for (unsigned i = 0; i < 8; i++) {
+        file[16 + i] = (uint8_t)((uint64_t)count >> (8 * i));
+    }
+    struct skep_hash hash = skep_hash_of(file, size - SKEP_ID_SIZE);
+    memcpy(file + size - SKEP_ID_SIZE, hash.bytes, SKEP_ID_SIZE);
+    skep_buffer_append(bytes, file, size);
+    free(file);
+    return hash;
+}
+
+static void hand_in_with(struct scene *scene, size_t index, const struct skep_hash *before)
+{
+    struct skep_error err = {0};
+    struct draft draft;
+    begin(scene, &draft, index);
+    draft.statement.before = *before;
+    seal(&draft);
+    assert_int_equal(hand_in(scene, &draft, &err), SKEP_OK);
+    draft_done(&draft);
+}
+
+/* Updates are public: a stranger can say that its job of another shard began with the history of another donor. */
+static void
+whoever_names_the_history_of_another_donor_does_not_keep_it_from_being_shown(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_buffer bytes = {0};
+    struct skep_error err = {0};
+    size_t parameters = trunk_of(scene)->shape.layout.parameters;
+    assert_true(parameters != scene->project->shards[EXPERT_HERE]->shape.layout.parameters);
+    struct skep_hash moments = add_flat(&bytes, SKEP_MOMENT_ARRAYS, parameters);
+    struct skep_hash residual = add_flat(&bytes, SKEP_RESIDUAL_ARRAYS, parameters);
+    struct skep_hash history = skep_history_of(&moments, &residual);
+    open_audits(scene);
+    scene->project->manifest.trust.audits = true;
+    scene->project->kept_count = scene->project->shard_count;
+    struct skep_audit *audit = scene->host.audit;
+    hand_in_with(scene, EXPERT_HERE, &history);
+    assert_int_equal(skep_audit_evidence(audit, &history, bytes.data, bytes.size, &err),
+                     SKEP_ERR_FORMAT); /* nobody has it that could begin with it */
+    hand_in_with(scene, 0, &history);
+    assert_int_equal(skep_audit_evidence(audit, &history, bytes.data, bytes.size - 1, &err),
+                     SKEP_ERR_FORMAT);
+    assert_int_equal(skep_audit_evidence(audit, &history, bytes.data, bytes.size, &err), SKEP_OK);
+    assert_int_equal(skep_audit_evidence_bytes(audit), bytes.size);
+    skep_buffer_done(&bytes);
+    skep_audit_close(audit);
+}
+
 /* Reputations in which the donor of the draft has this n, and was seen in the newest version. */
 static void trust(struct scene *scene, const struct draft *draft, uint64_t n)
 {
@@ -1049,6 +1106,9 @@ int main(void)
             tear_down),
         cmocka_unit_test_setup_teardown(
             who_comes_when_there_is_no_room_to_repeat_its_job_is_sent_away_and_not_judged, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            whoever_names_the_history_of_another_donor_does_not_keep_it_from_being_shown, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(
             an_experts_update_of_a_trusted_donor_waits_for_the_trunks_and_shares_its_lot, set_up,
