@@ -94,12 +94,15 @@ struct skep_audit_job *skep_audit_queue_next(struct skep_audit_queue *queue)
         if (job->stage == SKEP_AUDIT_RUNNING) {
             return NULL;
         }
-        if (job->stage == SKEP_AUDIT_READY && (best == NULL || (job->urgent && !best->urgent))) {
+        bool its_turn = job->urgent != queue->urgent_ran;
+        if (job->stage == SKEP_AUDIT_READY &&
+            (best == NULL || (its_turn && best->urgent == queue->urgent_ran))) {
             best = job;
         }
     }
     if (best != NULL) {
         best->stage = SKEP_AUDIT_RUNNING;
+        queue->urgent_ran = best->urgent;
     }
     return best;
 }

@@ -1,5 +1,7 @@
 /*
- * Which jobs a keeper repeats, and when: one at a time, those that a merge waits for first.
+ * Which jobs a keeper repeats, and when: one at a time, and by turns one that a merge waits for (urgent) and one that was drawn; of each the oldest first.
+ * Urgent ones come from newcomers, as many as they like: if they always went first, no drawn job would ever run and its donor would
+ * keep its places until it has no other.
  *
  *   add() -> PINNED --want()--> WAITING --ready()--> READY --next()--> RUNNING --ended(well)--> gone
  *              |                |     ^                | ^                |  |
@@ -53,6 +55,7 @@ struct skep_audit_queue {
     size_t most_new;
     size_t most_of_donor;
     uint64_t wait_ms; /* longest WAITING */
+    bool urgent_ran;  /* last */
 };
 
 struct skep_audit_job *skep_audit_queue_find(const struct skep_audit_queue *queue,

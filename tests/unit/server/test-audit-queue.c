@@ -27,7 +27,7 @@ static struct skep_audit_job *add_ready(struct skep_audit_queue *queue, uint8_t 
     return job;
 }
 
-static void one_runs_at_a_time_and_those_that_a_merge_waits_for_go_first(void **state)
+static void one_runs_at_a_time_and_first_one_that_a_merge_waits_for(void **state)
 {
     (void)state;
     struct skep_audit_queue queue = {.limit = 8, .wait_ms = 100};
@@ -38,9 +38,39 @@ static void one_runs_at_a_time_and_those_that_a_merge_waits_for_go_first(void **
     assert_null(skep_audit_queue_next(&queue));
     assert_true(skep_audit_queue_ended(first, true));
     skep_audit_queue_remove(&queue, first);
-    assert_ptr_equal(skep_audit_queue_next(&queue), second);
-    skep_audit_queue_remove(&queue, second);
     assert_ptr_equal(skep_audit_queue_next(&queue), drawn);
+    skep_audit_queue_remove(&queue, drawn);
+    assert_ptr_equal(skep_audit_queue_next(&queue), second);
+    empty(&queue);
+}
+
+/* Newcomers bring more than can be repeated; so do those whose jobs are drawn. */
+static void what_a_merge_waits_for_and_what_was_drawn_take_turns(void **state)
+{
+    (void)state;
+    struct skep_audit_queue queue = {.limit = 64, .wait_ms = 100};
+    struct skep_audit_job *drawn[2] = {add_ready(&queue, 1, false), add_ready(&queue, 2, false)};
+    add_ready(&queue, 3, true);
+    for (uint8_t i = 0; i < 8; i++) {
+        struct skep_audit_job *job = skep_audit_queue_next(&queue);
+        if (i % 2 == 0) {
+            assert_true(job->urgent);
+        } else if (i < 4) {
+            assert_ptr_equal(job, drawn[i / 2]);
+        } else {
+            assert_false(job->urgent);
+        }
+        assert_true(skep_audit_queue_ended(job, true));
+        skep_audit_queue_remove(&queue, job);
+        add_ready(&queue, (uint8_t)(10 + 2 * i), true);
+        add_ready(&queue, (uint8_t)(11 + 2 * i), false);
+    }
+    empty(&queue);
+    /* and where there is only one kind nobody waits for the other */
+    add_ready(&queue, 1, true);
+    struct skep_audit_job *second = add_ready(&queue, 2, true);
+    skep_audit_queue_remove(&queue, skep_audit_queue_next(&queue));
+    assert_ptr_equal(skep_audit_queue_next(&queue), second);
     empty(&queue);
 }
 
@@ -166,7 +196,8 @@ static void one_donor_fills_no_queue_and_newcomers_leave_room_for_the_trusted(vo
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_runs_at_a_time_and_those_that_a_merge_waits_for_go_first),
+        cmocka_unit_test(one_runs_at_a_time_and_first_one_that_a_merge_waits_for),
+        cmocka_unit_test(what_a_merge_waits_for_and_what_was_drawn_take_turns),
         cmocka_unit_test(what_gets_more_waits_for_what_belongs_to_that_and_runs_again),
         cmocka_unit_test(what_nobody_wants_does_not_run_and_what_is_not_there_waits),
         cmocka_unit_test(who_waits_too_long_expires_and_a_second_wish_gives_no_more_time),
