@@ -61,9 +61,21 @@ static const struct skep_kept_shard *shard_of_wanted(const struct skep_audit *au
     return search.shard;
 }
 
-static bool is_wanted(void *user, const struct skep_hash *history)
+static enum skep_evidence_want who_wants(void *user, const struct skep_hash *history)
 {
-    return shard_of_wanted(user, history, 0) != NULL;
+    const struct skep_audit *audit = user;
+    enum skep_evidence_want want = SKEP_EVIDENCE_UNWANTED;
+    for (struct skep_audit_job *job = audit->queue.jobs;
+         job != NULL && want != SKEP_EVIDENCE_WANTED; job = job->next) {
+        struct search search = {.history = history};
+        if (job->stage != SKEP_AUDIT_PINNED && (job->trusted || want == SKEP_EVIDENCE_UNWANTED)) {
+            skep_audit_load_histories(job->load, is_searched, &search);
+        }
+        if (search.shard != NULL) {
+            want = job->trusted ? SKEP_EVIDENCE_WANTED : SKEP_EVIDENCE_PROBATION;
+        }
+    }
+    return want;
 }
 
 struct lacking {
@@ -317,6 +329,7 @@ static void look(struct skep_audit *audit)
         struct skep_audit_load *load = job->load;
         if (load->crowded && !load->prolonged) { /* others may have made room meanwhile */
             load->prolonged = true;
+            load->crowded = false; /* if it is shown again in vain, that is said again */
             skep_audit_queue_prolong(&audit->queue, job, now);
             continue;
         }
@@ -347,7 +360,7 @@ int skep_audit_open(struct skep_host *host, struct skep_audit **ret_audit, struc
     audit->queue.most_of_donor = SKEP_AUDIT_DONOR_JOBS;
     audit->queue.wait_ms = SKEP_AUDIT_WAIT_MS;
     audit->timer = skep_timer_new(host->loop, on_timer, audit);
-    int result = skep_evidence_open(folder, SKEP_AUDIT_EVIDENCE_BYTES, is_wanted, audit,
+    int result = skep_evidence_open(folder, SKEP_AUDIT_EVIDENCE_BYTES, who_wants, audit,
                                     &audit->evidence, err);
     free(folder);
     if (result != SKEP_OK) {

@@ -38,7 +38,7 @@
 #define SKEP_AUDIT_WAIT_MS 120000u /* for the donor's histories */
 #define SKEP_AUDIT_YIELD_MS 10000u
 #define SKEP_AUDIT_LAST_YIELD_MS 600000u
-#define SKEP_AUDIT_EVIDENCE_BYTES (8ull << 30)
+#define SKEP_AUDIT_EVIDENCE_BYTES (8ull << 30) /* half of it for what donors on probation show */
 
 struct skep_audit;
 struct skep_host;

@@ -20,7 +20,7 @@ struct skep_evidence {
     char *folder;
     uint64_t limit_bytes;
     uint64_t bytes;
-    bool (*wanted)(void *user, const struct skep_hash *history);
+    skep_evidence_wanted *wanted;
     void *user;
     struct item *items;
 };
@@ -59,22 +59,48 @@ static void drop(struct skep_evidence *evidence, struct item **at)
     free(item);
 }
 
-/* The last in the list that nobody wants, or NULL. */
-static struct item **least(struct skep_evidence *evidence)
+/* What may have to go. */
+struct census {
+    struct item **unwanted; /* the last in the list that nobody wants, or NULL, */
+    struct item **fresh;    /* that only jobs on probation want, */
+    uint64_t fresh_bytes;   /* and so much of that is here */
+};
+
+static struct census count(struct skep_evidence *evidence)
 {
-    struct item **found = NULL;
+    struct census census = {0};
     for (struct item **at = &evidence->items; *at != NULL; at = &(*at)->next) {
-        if (!evidence->wanted(evidence->user, &(*at)->history)) {
-            found = at;
+        enum skep_evidence_want want = evidence->wanted(evidence->user, &(*at)->history);
+        if (want == SKEP_EVIDENCE_UNWANTED) {
+            census.unwanted = at;
+        } else if (want == SKEP_EVIDENCE_PROBATION) {
+            census.fresh = at;
+            census.fresh_bytes += (*at)->bytes;
         }
     }
-    return found;
+    return census;
 }
 
-static int make_room(struct skep_evidence *evidence, uint64_t bytes, struct skep_error *err)
+static int make_room(struct skep_evidence *evidence, const struct skep_hash *history,
+                     uint64_t bytes, struct skep_error *err)
 {
+    const uint64_t half = evidence->limit_bytes / 2;
+    if (evidence->bytes + bytes > half &&
+        evidence->wanted(evidence->user, history) == SKEP_EVIDENCE_PROBATION) {
+        struct census census = count(evidence);
+        if (census.fresh_bytes + bytes > half) {
+            return skep_error_set(err, SKEP_ERR_FULL,
+                                  "a history of %" PRIu64 " bytes does not fit: %" PRIu64
+                                  " of %" PRIu64 " bytes for donors on probation are taken",
+                                  bytes, census.fresh_bytes, half);
+        }
+    }
     while (evidence->bytes + bytes > evidence->limit_bytes) {
-        struct item **at = least(evidence);
+        struct census census = count(evidence);
+        struct item **at = census.unwanted;
+        if (at == NULL && census.fresh_bytes > half) {
+            at = census.fresh;
+        }
         if (at == NULL) {
             return skep_error_set(err, SKEP_ERR_FULL,
                                   "a history of %" PRIu64 " bytes does not fit: %" PRIu64
@@ -100,9 +126,8 @@ static void take_up(void *user, const char *name)
     free(path);
 }
 
-int skep_evidence_open(const char *folder, uint64_t limit_bytes,
-                       bool (*wanted)(void *user, const struct skep_hash *history), void *user,
-                       struct skep_evidence **ret_evidence, struct skep_error *err)
+int skep_evidence_open(const char *folder, uint64_t limit_bytes, skep_evidence_wanted *wanted,
+                       void *user, struct skep_evidence **ret_evidence, struct skep_error *err)
 {
     struct skep_evidence *evidence = skep_alloc(1, sizeof *evidence);
     evidence->folder = skep_strdup(folder);
@@ -157,7 +182,7 @@ int skep_evidence_put(struct skep_evidence *evidence, const struct skep_hash *hi
     if (result != SKEP_OK || skep_evidence_has(evidence, history)) {
         return result;
     }
-    result = make_room(evidence, size, err);
+    result = make_room(evidence, history, size, err);
     if (result == SKEP_OK) {
         char *path = path_of(evidence, history);
         result = skep_file_write(path, 0600, data, size, err);

@@ -2,6 +2,10 @@
  * Histories that donors showed (swarm/history.h), as files DIR/evidence/<hash>: whole and checked against the hash that the donor had
  * signed before anybody asked. Together they take no more than was allowed; where one more would, those go first that were not used for
  * longest, but none that is still wanted. What a donor ends one job with is what it begins the next with, so most are used twice.
+ *
+ * What only jobs on probation want has half of the room at most: newcomers cost nothing but their stamps, and if they could fill all of it, no
+ * trusted donor could be convicted of what it shows. More than that can be wanted by them when they name what lies here already; then it makes room
+ * for what others show.
  */
 #ifndef SKEP_SERVER_EVIDENCE_H
 #define SKEP_SERVER_EVIDENCE_H
@@ -16,10 +20,18 @@
 
 struct skep_evidence;
 
-/* Opens the folder, made if missing, and takes up what lies there. `wanted` (of `user`): may this one not go? */
-int skep_evidence_open(const char *folder, uint64_t limit_bytes,
-                       bool (*wanted)(void *user, const struct skep_hash *history), void *user,
-                       struct skep_evidence **ret_evidence, struct skep_error *err);
+enum skep_evidence_want {
+    SKEP_EVIDENCE_UNWANTED,
+    SKEP_EVIDENCE_PROBATION, /* only by jobs on probation */
+    SKEP_EVIDENCE_WANTED,
+};
+
+/* Who wants this one? */
+typedef enum skep_evidence_want skep_evidence_wanted(void *user, const struct skep_hash *history);
+
+/* Opens the folder, made if missing, and takes up what lies there. */
+int skep_evidence_open(const char *folder, uint64_t limit_bytes, skep_evidence_wanted *wanted,
+                       void *user, struct skep_evidence **ret_evidence, struct skep_error *err);
 void skep_evidence_close(struct skep_evidence *evidence);
 bool skep_evidence_has(const struct skep_evidence *evidence, const struct skep_hash *history);
 /* Stores a history of a shard of so many parameters, durably. SKEP_ERR_FORMAT and SKEP_ERR_HASH as skep_history_open(), SKEP_ERR_HASH too if it

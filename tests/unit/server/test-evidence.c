@@ -18,19 +18,24 @@ struct fixture {
     char folder[64];
     struct skep_evidence *evidence;
     struct skep_hash wanted;
+    struct skep_hash on_probation[2];
 };
 
-static bool is_wanted(void *user, const struct skep_hash *history)
+static enum skep_evidence_want who_wants(void *user, const struct skep_hash *history)
 {
     const struct fixture *fixture = user;
-    return skep_hash_equal(history, &fixture->wanted);
+    bool on_probation = skep_hash_equal(history, &fixture->on_probation[0]) ||
+                        skep_hash_equal(history, &fixture->on_probation[1]);
+    return skep_hash_equal(history, &fixture->wanted) ? SKEP_EVIDENCE_WANTED
+           : on_probation                             ? SKEP_EVIDENCE_PROBATION
+                                                      : SKEP_EVIDENCE_UNWANTED;
 }
 
 static void reopen(struct fixture *fixture)
 {
     skep_evidence_close(fixture->evidence);
     fixture->evidence = NULL;
-    assert_int_equal(skep_evidence_open(fixture->folder, (uint64_t)2 * BYTES, is_wanted, fixture,
+    assert_int_equal(skep_evidence_open(fixture->folder, (uint64_t)2 * BYTES, who_wants, fixture,
                                         &fixture->evidence, NULL),
                      SKEP_OK);
 }
@@ -66,6 +71,17 @@ static void put_flat(struct skep_buffer *to, uint32_t arrays, uint8_t number)
     }
     struct skep_hash hash = skep_hash_of(to->data + begin, to->size - begin);
     skep_buffer_append(to, hash.bytes, sizeof hash.bytes);
+}
+
+static struct skep_hash name_of(uint8_t number)
+{
+    struct skep_buffer bytes = {0};
+    struct skep_history history;
+    put_flat(&bytes, SKEP_MOMENT_ARRAYS, number);
+    put_flat(&bytes, SKEP_RESIDUAL_ARRAYS, 0);
+    assert_int_equal(skep_history_open(bytes.data, bytes.size, COUNT, &history, NULL), SKEP_OK);
+    skep_buffer_done(&bytes);
+    return history.hash;
 }
 
 /* Puts history number `number` and says what its name is. */
@@ -132,6 +148,30 @@ static void what_was_not_used_for_longest_makes_room_unless_it_is_wanted(void **
     assert_false(skep_evidence_has(fixture->evidence, &hashes[2]));
 }
 
+static void what_newcomers_show_takes_half_of_the_room_and_no_more(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_hash hashes[4];
+    fixture->on_probation[0] = name_of(1);
+    fixture->on_probation[1] = name_of(2);
+    fixture->wanted = name_of(3);
+    assert_int_equal(put(fixture, 1, &hashes[0]), SKEP_OK);
+    assert_int_equal(put(fixture, 2, &hashes[1]), SKEP_ERR_FULL);
+    assert_int_equal(put(fixture, 3, &hashes[2]), SKEP_OK);
+    assert_int_equal(put(fixture, 2, &hashes[1]), SKEP_ERR_FULL);
+    /* nor if they want what lies here already */
+    fixture->on_probation[1] = hashes[2];
+    fixture->wanted = name_of(4);
+    assert_int_equal(put(fixture, 4, &hashes[3]), SKEP_OK);
+    assert_false(skep_evidence_has(fixture->evidence, &hashes[0])); /* not used for longest */
+    assert_true(skep_evidence_has(fixture->evidence, &hashes[2]));
+    fixture->wanted = name_of(5);
+    assert_int_equal(put(fixture, 5, &hashes[0]), SKEP_OK); /* instead of 4 */
+    assert_true(skep_evidence_has(fixture->evidence, &hashes[2]));
+    /* but half of it is theirs */
+    assert_int_equal(put(fixture, 6, &hashes[1]), SKEP_ERR_FULL);
+}
+
 static void a_file_that_is_gone_is_said_so_and_asked_for_again(void **state)
 {
     struct fixture *fixture = *state;
@@ -173,6 +213,8 @@ int main(void)
                                         tear_down),
         cmocka_unit_test_setup_teardown(
             what_was_not_used_for_longest_makes_room_unless_it_is_wanted, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_newcomers_show_takes_half_of_the_room_and_no_more,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_that_is_gone_is_said_so_and_asked_for_again, set_up,
                                         tear_down),
         cmocka_unit_test_setup_teardown(

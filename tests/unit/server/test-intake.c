@@ -20,6 +20,7 @@
 #include "common/swarm/update-open.h"
 #include "common/sys/file.h"
 #include "server/api/reply.h"
+#include "server/audit-internal.h"
 #include "server/audit.h"
 #include "server/beacons.h"
 #include "server/host.h"
@@ -834,7 +835,9 @@ static struct skep_hash add_flat(struct skep_buffer *bytes, uint8_t arrays, size
     return hash;
 }
 
-static void hand_in_with(struct scene *scene, size_t index, const struct skep_hash *before)
+/* Hands in an update that says it began with this history; its hash. */
+static struct skep_hash hand_in_with(struct scene *scene, size_t index,
+                                     const struct skep_hash *before)
 {
     struct skep_error err = {0};
     struct draft draft;
@@ -842,7 +845,9 @@ static void hand_in_with(struct scene *scene, size_t index, const struct skep_ha
     draft.statement.before = *before;
     seal(&draft);
     assert_int_equal(hand_in(scene, &draft, &err), SKEP_OK);
+    struct skep_hash hash = skep_hash_of(draft.file.data, draft.file.size);
     draft_done(&draft);
+    return hash;
 }
 
 /* Updates are public: a stranger can say that its job of another shard began with the history of another donor. */
@@ -871,6 +876,55 @@ whoever_names_the_history_of_another_donor_does_not_keep_it_from_being_shown(voi
     assert_int_equal(skep_audit_evidence_bytes(audit), bytes.size);
     skep_buffer_done(&bytes);
     skep_audit_close(audit);
+}
+
+static enum skep_audit_verdict verdict_of(const struct scene *scene, const struct skep_hash *update)
+{
+    struct skep_audit_row row;
+    assert_int_equal(skep_keeper_db_get_audit(scene->host.db, &scene->project->manifest.project,
+                                              update, &row, NULL),
+                     SKEP_OK);
+    return row.verdict;
+}
+
+/* It showed its history when there was no room for it, got as long once more, and never showed it again. */
+static void who_is_given_more_time_because_there_was_no_room_has_to_show_it_once_more(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_buffer bytes = {0};
+    struct skep_error err = {0};
+    const struct skep_kept_shard *expert = scene->project->shards[EXPERT_HERE];
+    struct skep_hash never = {{1}};
+    size_t parameters = trunk_of(scene)->shape.layout.parameters;
+    struct skep_hash moments = add_flat(&bytes, SKEP_MOMENT_ARRAYS, parameters);
+    struct skep_hash residual = add_flat(&bytes, SKEP_RESIDUAL_ARRAYS, parameters);
+    struct skep_hash history = skep_history_of(&moments, &residual);
+    char *folder = skep_format("%s/evidence", scene->folder);
+    open_audits(scene);
+    scene->project->manifest.trust.audits = true;
+    scene->project->kept_count = scene->project->shard_count;
+    scene->host.audit->queue.wait_ms = 0;
+    struct skep_hash update = hand_in_with(scene, 0, &history);
+    assert_int_equal(skep_folder_remove(folder, NULL), 0);
+    assert_int_not_equal(
+        skep_audit_evidence(scene->host.audit, &history, bytes.data, bytes.size, &err), SKEP_OK);
+    assert_int_equal(skep_folder_make(folder, NULL), 0);
+    bytes.size = 0;
+    parameters = expert->shape.layout.parameters;
+    moments = add_flat(&bytes, SKEP_MOMENT_ARRAYS, parameters);
+    residual = add_flat(&bytes, SKEP_RESIDUAL_ARRAYS, parameters);
+    history = skep_history_of(&moments, &residual);
+    hand_in_with(scene, EXPERT_HERE, &history);
+    struct skep_hash silent = hand_in_with(scene, 0, &never);
+    /* which makes the keeper look at what waits: all of it waited for 0 ms, and that one for 0 ms more */
+    assert_int_equal(skep_audit_evidence(scene->host.audit, &history, bytes.data, bytes.size, &err),
+                     SKEP_OK);
+    assert_int_equal(skep_audit_waiting(scene->host.audit), 0);
+    assert_int_equal(verdict_of(scene, &silent), SKEP_AUDIT_UNANSWERED);
+    assert_int_equal(verdict_of(scene, &update), SKEP_AUDIT_UNANSWERED);
+    free(folder);
+    skep_buffer_done(&bytes);
+    skep_audit_close(scene->host.audit);
 }
 
 /* Reputations in which the donor of the draft has this n, and was seen in the newest version. */
@@ -1109,6 +1163,9 @@ int main(void)
             tear_down),
         cmocka_unit_test_setup_teardown(
             whoever_names_the_history_of_another_donor_does_not_keep_it_from_being_shown, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(
+            who_is_given_more_time_because_there_was_no_room_has_to_show_it_once_more, set_up,
             tear_down),
         cmocka_unit_test_setup_teardown(
             an_experts_update_of_a_trusted_donor_waits_for_the_trunks_and_shares_its_lot, set_up,
