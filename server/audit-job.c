@@ -317,6 +317,11 @@ static int write_before(const struct skep_audit_load *load, const struct skep_ke
         goto out;
     }
     result = skep_evidence_get(evidence, before, &bytes, err);
+    if (result == SKEP_OK &&
+        bytes.size != skep_history_bytes(shard->shape.layout.parameters)) { /* is_false() said so */
+        result = skep_error_set(err, SKEP_ERR_FORMAT, "history %.16s is none of %s",
+                                skep_id_text(before->bytes), shard->text);
+    }
     if (result == SKEP_OK) {
         result = skep_file_write_quick(moments, 0600, bytes.data, first, err);
     }
@@ -465,7 +470,8 @@ int skep_audit_load_write(const struct skep_audit_load *load, struct skep_eviden
 
 /* ---- what came of it ---- */
 
-bool skep_audit_load_consistent(const struct skep_audit_load *load, size_t i)
+/* Do the update and the trunk's list of the job's shards say the same of what the job began with? */
+static bool is_consistent(const struct skep_audit_load *load, size_t i)
 {
     const struct skep_audit_update *update = &load->updates[i];
     if (update->shard == trunk_of(load)) {
@@ -479,6 +485,47 @@ bool skep_audit_load_consistent(const struct skep_audit_load *load, size_t i)
         }
     }
     return false; /* not a shard of this job */
+}
+
+struct misfit {
+    struct skep_evidence *evidence;
+    bool found;
+    struct skep_error *err;
+};
+
+/* The size says it; the bytes are read again to be sure that they are what was shown, and the fault is not our disk's. */
+static bool fits(void *user, const struct skep_hash *history, const struct skep_kept_shard *shard)
+{
+    struct misfit *misfit = user;
+    struct skep_buffer bytes = {0};
+    uint64_t expected = skep_history_bytes(shard->shape.layout.parameters);
+    uint64_t size = skep_evidence_size(misfit->evidence, history);
+    misfit->found =
+        size != expected && skep_evidence_get(misfit->evidence, history, &bytes, NULL) == SKEP_OK;
+    skep_buffer_done(&bytes);
+    if (misfit->found) {
+        skep_error_set(misfit->err, SKEP_ERR_FORMAT,
+                       "history %.16s has %llu bytes, one of %s has %llu",
+                       skep_id_text(history->bytes), (unsigned long long)size, shard->text,
+                       (unsigned long long)expected);
+    }
+    return !misfit->found;
+}
+
+bool skep_audit_load_is_false(const struct skep_audit_load *load, struct skep_evidence *evidence,
+                              struct skep_error *err)
+{
+    struct misfit misfit = {.evidence = evidence, .err = err};
+    for (size_t i = 0; i < load->update_count; i++) {
+        if (!is_consistent(load, i)) {
+            skep_error_set(err, SKEP_ERR_FORMAT,
+                           "its update of %s is not what the trunk's list of its shards says",
+                           load->updates[i].shard->text);
+            return true;
+        }
+    }
+    skep_audit_load_histories(load, fits, &misfit);
+    return misfit.found;
 }
 
 /* A file that the worker left, behind what is in the buffer. */

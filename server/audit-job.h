@@ -86,9 +86,11 @@ bool skep_audit_load_is_silent(const struct skep_audit_load *load,
  * data: no job that says anything of the donor. */
 int skep_audit_load_write(const struct skep_audit_load *load, struct skep_evidence *evidence,
                           char **ret_path, struct skep_error *err);
-/* Do the update and the trunk's list of the job's shards say the same of what the job began with? */
-bool skep_audit_load_consistent(const struct skep_audit_load *load, size_t i);
-/* Compares update i with what the worker left. */
+/* Has its donor signed what cannot be: an update that the trunk's list of the job's shards does not name or says another beginning of, or a
+ * history that was shown and is of no such shard? Then no job gives that, and none need be repeated; `err` says what. Of a job that is complete. */
+bool skep_audit_load_is_false(const struct skep_audit_load *load, struct skep_evidence *evidence,
+                              struct skep_error *err);
+/* Compares update i with what the worker left, of a job that is not false: what fails then is ours. */
 int skep_audit_load_look(const struct skep_audit_load *load, size_t i,
                          struct skep_evidence *evidence, struct skep_audit_look *ret_look,
                          struct skep_error *err);

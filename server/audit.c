@@ -197,10 +197,9 @@ static int judge(struct skep_audit *audit, struct skep_audit_job *job, double se
     bool valid = true;
     int result = SKEP_OK;
     for (size_t i = 0; i < load->update_count && result == SKEP_OK; i++) {
-        bool consistent = skep_audit_load_consistent(load, i);
         result = skep_audit_load_look(load, i, audit->evidence, &looks[i], err);
         if (result == SKEP_OK) {
-            bool good = consistent && skep_audit_look_valid(&looks[i]);
+            bool good = skep_audit_look_valid(&looks[i]);
             log_look(load, i, &looks[i], good, seconds);
             valid = valid && good;
         }
@@ -258,6 +257,20 @@ static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool we
     skep_audit_load_remove(load);
 }
 
+/* What its donor signed cannot be, so nothing is repeated. */
+static void convict(struct skep_audit *audit, struct skep_audit_job *job, const char *why)
+{
+    struct skep_audit_load *load = job->load;
+    skep_log(SKEP_LOG_INFO, "the job of version %llu of donor %.12s is INVALID: %s",
+             (unsigned long long)load->trunk_version, skep_id_text(load->donor.bytes), why);
+    for (size_t i = 0; i < load->update_count; i++) {
+        write_verdict(load, i, SKEP_AUDIT_INVALID, NULL, 0);
+    }
+    tell(load, false);
+    skep_audit_queue_remove(&audit->queue, job);
+    skep_audit_load_remove(load);
+}
+
 static void on_worker_exit(void *user, int status)
 {
     struct skep_audit *audit = user;
@@ -294,6 +307,10 @@ static void run_next(struct skep_audit *audit)
     while (!audit->host->leaving && (job = skep_audit_queue_next(&audit->queue)) != NULL) {
         char *path = NULL;
         struct skep_error reason = {0};
+        if (skep_audit_load_is_false(job->load, audit->evidence, &reason)) {
+            convict(audit, job, reason.text);
+            continue;
+        }
         int result = skep_audit_load_write(job->load, audit->evidence, &path, &reason);
         if (result == SKEP_OK) {
             result = start_worker(audit, path, &reason);

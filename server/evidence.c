@@ -160,14 +160,19 @@ void skep_evidence_close(struct skep_evidence *evidence)
     free(evidence);
 }
 
-bool skep_evidence_has(const struct skep_evidence *evidence, const struct skep_hash *history)
+uint64_t skep_evidence_size(const struct skep_evidence *evidence, const struct skep_hash *history)
 {
     for (const struct item *item = evidence->items; item != NULL; item = item->next) {
         if (skep_hash_equal(&item->history, history)) {
-            return true;
+            return item->bytes;
         }
     }
-    return false;
+    return 0;
+}
+
+bool skep_evidence_has(const struct skep_evidence *evidence, const struct skep_hash *history)
+{
+    return skep_evidence_size(evidence, history) != 0;
 }
 
 int skep_evidence_put(struct skep_evidence *evidence, const struct skep_hash *history,
@@ -194,6 +199,23 @@ int skep_evidence_put(struct skep_evidence *evidence, const struct skep_hash *hi
     return result;
 }
 
+/* Are these bytes still what was shown, of however many parameters? A donor must not pay for what our disk has changed. */
+static int check_bytes(const struct skep_hash *history, const struct skep_buffer *data,
+                       struct skep_error *err)
+{
+    struct skep_history found;
+    struct skep_error why = {0};
+    uint64_t frames = skep_history_bytes(0);
+    uint64_t each = skep_history_bytes(1) - frames;
+    size_t parameters = data->size > frames ? (size_t)((data->size - frames) / each) : 0;
+    if (skep_history_open(data->data, data->size, parameters, &found, &why) == SKEP_OK &&
+        skep_hash_equal(&found.hash, history)) {
+        return SKEP_OK;
+    }
+    return skep_error_set(err, SKEP_ERR_HASH, "history %.16s is not what was shown any more%s%s",
+                          skep_id_text(history->bytes), why.text[0] != '\0' ? ": " : "", why.text);
+}
+
 int skep_evidence_get(struct skep_evidence *evidence, const struct skep_hash *history,
                       struct skep_buffer *ret_data, struct skep_error *err)
 {
@@ -206,7 +228,11 @@ int skep_evidence_get(struct skep_evidence *evidence, const struct skep_hash *hi
     char *path = path_of(evidence, history);
     int result = skep_file_read(path, SKEP_LIMIT_STATE_BYTES, ret_data, err);
     free(path);
+    if (result == SKEP_OK) {
+        result = check_bytes(history, ret_data, err);
+    }
     if (result != SKEP_OK) {
+        skep_buffer_done(ret_data);
         drop(evidence, at); /* it is asked for again */
         return result;
     }

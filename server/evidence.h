@@ -38,7 +38,9 @@ bool skep_evidence_has(const struct skep_evidence *evidence, const struct skep_h
  * is another one, SKEP_ERR_FULL if there is no room. */
 int skep_evidence_put(struct skep_evidence *evidence, const struct skep_hash *history,
                       size_t parameters, const void *data, size_t size, struct skep_error *err);
-/* Its bytes; the caller frees. SKEP_ERR_NOT_FOUND. */
+/* Of how many bytes it is; 0 if it is not here. */
+uint64_t skep_evidence_size(const struct skep_evidence *evidence, const struct skep_hash *history);
+/* Its bytes; the caller frees. SKEP_ERR_NOT_FOUND; SKEP_ERR_HASH if our disk has changed them, and then it is here no more. */
 int skep_evidence_get(struct skep_evidence *evidence, const struct skep_hash *history,
                       struct skep_buffer *ret_data, struct skep_error *err);
 uint64_t skep_evidence_bytes(const struct skep_evidence *evidence);

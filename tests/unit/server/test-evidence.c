@@ -186,6 +186,21 @@ static void a_file_that_is_gone_is_said_so_and_asked_for_again(void **state)
     assert_int_equal(skep_evidence_bytes(fixture->evidence), 0);
 }
 
+static void a_file_that_the_disk_has_changed_is_not_taken_for_what_was_shown(void **state)
+{
+    struct fixture *fixture = *state;
+    struct skep_hash hash;
+    struct skep_buffer bytes = {0};
+    assert_int_equal(put(fixture, 1, &hash), SKEP_OK);
+    assert_int_equal(skep_evidence_size(fixture->evidence, &hash), BYTES);
+    char *path = skep_format("%s/%s", fixture->folder, skep_id_text(hash.bytes));
+    assert_int_equal(skep_file_write_quick(path, 0600, "less", 4, NULL), SKEP_OK);
+    free(path);
+    assert_int_equal(skep_evidence_get(fixture->evidence, &hash, &bytes, NULL), SKEP_ERR_HASH);
+    assert_int_equal(bytes.size, 0);
+    assert_false(skep_evidence_has(fixture->evidence, &hash));
+}
+
 static void a_donor_is_silent_only_where_it_did_not_show_what_it_was_asked_for(void **state)
 {
     struct fixture *fixture = *state;
@@ -217,6 +232,8 @@ int main(void)
                                         set_up, tear_down),
         cmocka_unit_test_setup_teardown(a_file_that_is_gone_is_said_so_and_asked_for_again, set_up,
                                         tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_file_that_the_disk_has_changed_is_not_taken_for_what_was_shown, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_donor_is_silent_only_where_it_did_not_show_what_it_was_asked_for, set_up, tear_down),
     };

@@ -927,6 +927,64 @@ static void who_is_given_more_time_because_there_was_no_room_has_to_show_it_once
     skep_audit_close(scene->host.audit);
 }
 
+/* Of zeros, for the shard at place `index`. */
+static struct skep_hash make_history(const struct scene *scene, size_t index,
+                                     struct skep_buffer *ret_bytes)
+{
+    size_t parameters = scene->project->shards[index]->shape.layout.parameters;
+    struct skep_hash moments = add_flat(ret_bytes, SKEP_MOMENT_ARRAYS, parameters);
+    struct skep_hash residual = add_flat(ret_bytes, SKEP_RESIDUAL_ARRAYS, parameters);
+    return skep_history_of(&moments, &residual);
+}
+
+/* Signed and handed in: a job of the trunk, whose list names nothing else, and with `extra` an expert's update of the same ticket. */
+static void try_false_job(struct scene *scene, size_t history_of, bool extra)
+{
+    struct skep_error err = {0};
+    struct draft draft;
+    struct skep_buffer bytes = {0};
+    struct skep_hash history = make_history(scene, history_of, &bytes);
+    struct skep_hash updates[2];
+    for (size_t i = 0; i <= extra; i++) {
+        begin(scene, &draft, extra && i == 0 ? EXPERT_HERE : 0);
+        scene->next_donor -= i < extra;
+        if (i == extra) {
+            draft.statement.before = history;
+        }
+        seal(&draft);
+        updates[i] = skep_hash_of(draft.file.data, draft.file.size);
+        assert_int_equal(hand_in(scene, &draft, &err), SKEP_OK);
+        assert_int_equal(verdict_of(scene, &updates[i]), SKEP_AUDIT_OPEN);
+        draft_done(&draft);
+    }
+    begin(scene, &draft,
+          EXPERT_HERE); /* somebody whose history it is, if it is none of the trunk */
+    draft.statement.before = history;
+    seal(&draft);
+    struct skep_hash honest = skep_hash_of(draft.file.data, draft.file.size);
+    assert_int_equal(hand_in(scene, &draft, &err), SKEP_OK);
+    draft_done(&draft);
+    assert_int_equal(skep_audit_evidence(scene->host.audit, &history, bytes.data, bytes.size, &err),
+                     SKEP_OK);
+    for (size_t i = 0; i <= extra; i++) {
+        assert_int_equal(verdict_of(scene, &updates[i]), SKEP_AUDIT_INVALID);
+    }
+    assert_int_equal(verdict_of(scene, &honest), SKEP_AUDIT_OPEN);
+    skep_buffer_done(&bytes);
+}
+
+/* What no worker could finish must not be a way out of an audit. */
+static void a_job_that_contradicts_itself_is_invalid_and_need_not_be_repeated(void **state)
+{
+    struct scene *scene = *state;
+    scene->project->manifest.trust.audits = true;
+    scene->project->kept_count = scene->project->shard_count;
+    open_audits(scene);
+    try_false_job(scene, 0, true);
+    try_false_job(scene, EXPERT_HERE, false);
+    skep_audit_close(scene->host.audit);
+}
+
 /* Reputations in which the donor of the draft has this n, and was seen in the newest version. */
 static void trust(struct scene *scene, const struct draft *draft, uint64_t n)
 {
@@ -1167,6 +1225,8 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             who_is_given_more_time_because_there_was_no_room_has_to_show_it_once_more, set_up,
             tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_job_that_contradicts_itself_is_invalid_and_need_not_be_repeated, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             an_experts_update_of_a_trusted_donor_waits_for_the_trunks_and_shares_its_lot, set_up,
             tear_down),
