@@ -9,20 +9,13 @@
 #include <stdint.h>
 
 #include "common/store/keeper-audits.h"
+#include "server/audit-asked.h"
 #include "server/audit-queue.h"
 #include "server/audit.h"
 
 struct skep_evidence;
 struct skep_process;
 struct skep_timer;
-
-#define SKEP_AUDIT_ASKED_MS 60000u /* a longer pause means that nobody asks any more */
-
-struct skep_audit_asked {
-    struct skep_hash update;
-    uint64_t since_ms;
-    uint64_t last_ms;
-};
 
 struct skep_audit {
     struct skep_host *host;
@@ -34,8 +27,7 @@ struct skep_audit {
     bool done;   /* the worker said so, */
     bool failed; /* or that there is an error */
     uint64_t started_ms;
-    struct skep_audit_asked *asked; /* by the agreement, for what is held back */
-    size_t asked_count;
+    struct skep_audit_asked asked; /* by the agreement, for what is held back */
 };
 
 /* The same verdict for all that has none of its own, and the end of the job. */

@@ -402,7 +402,7 @@ void skep_audit_close(struct skep_audit *audit)
     }
     skep_timer_free(audit->timer);
     skep_evidence_close(audit->evidence);
-    free(audit->asked);
+    skep_audit_asked_done(&audit->asked);
     free(audit);
 }
 
@@ -643,29 +643,6 @@ bool skep_audit_tells(struct skep_project *project, const struct skep_hash *upda
     return true;
 }
 
-/* Since when the agreement has been asking for this update, without a pause. */
-static uint64_t asked_since(struct skep_audit *audit, const struct skep_hash *update)
-{
-    uint64_t now = now_of(audit);
-    size_t kept = 0;
-    for (size_t i = 0; i < audit->asked_count; i++) {
-        if (now - audit->asked[i].last_ms < SKEP_AUDIT_ASKED_MS) {
-            audit->asked[kept++] = audit->asked[i];
-        }
-    }
-    audit->asked_count = kept;
-    for (size_t i = 0; i < kept; i++) {
-        if (skep_hash_equal(&audit->asked[i].update, update)) {
-            audit->asked[i].last_ms = now;
-            return audit->asked[i].since_ms;
-        }
-    }
-    audit->asked = skep_realloc(audit->asked, kept + 1, sizeof *audit->asked);
-    audit->asked[audit->asked_count++] =
-        (struct skep_audit_asked){.update = *update, .since_ms = now, .last_ms = now};
-    return now;
-}
-
 bool skep_audit_yields(struct skep_project *project, const struct skep_hash *update)
 {
     struct skep_audit *audit = project->host->audit;
@@ -674,13 +651,14 @@ bool skep_audit_yields(struct skep_project *project, const struct skep_hash *upd
                                  NULL) != SKEP_OK) {
         return false;
     }
-    uint64_t asked_ms = now_of(audit) - asked_since(audit, update);
     struct skep_hash id = skep_audit_id(&project->manifest.project, &row.donor, &row.ticket);
-    bool looked_at = skep_audit_queue_find(&audit->queue, &id) != NULL;
+    enum skep_audit_standing standing = skep_audit_queue_find(&audit->queue, &id) != NULL
+                                            ? SKEP_AUDIT_LOOKED_AT
+                                            : SKEP_AUDIT_NOT_LOOKED_AT;
     if (row.verdict == SKEP_AUDIT_INVALID || skep_trust_is_banned(project, &row.donor)) {
-        return asked_ms >= SKEP_AUDIT_LAST_YIELD_MS;
+        standing = SKEP_AUDIT_CAUGHT;
     }
-    return !looked_at || asked_ms >= SKEP_AUDIT_YIELD_MS;
+    return skep_audit_asked_gives(&audit->asked, update, standing, now_of(audit));
 }
 
 /* Those that need this history and cannot have it for want of room. */

@@ -37,9 +37,7 @@
 #define SKEP_AUDIT_NEW_JOBS 64u /* of which of donors on probation */
 /* One in the list of each version that may still merge it, and as many that are drawn; on probation half of it: donors show their last 4. */
 #define SKEP_AUDIT_DONOR_JOBS 8u
-#define SKEP_AUDIT_WAIT_MS 120000u /* for the donor's histories */
-#define SKEP_AUDIT_YIELD_MS 10000u
-#define SKEP_AUDIT_LAST_YIELD_MS 600000u
+#define SKEP_AUDIT_WAIT_MS 120000u             /* for the donor's histories */
 #define SKEP_AUDIT_EVIDENCE_BYTES (8ull << 30) /* half of it for what donors on probation show */
 
 struct skep_audit;
@@ -67,7 +65,7 @@ bool skep_audit_asks(struct skep_project *project, const struct skep_hash *updat
 /* What the donor of this update has passed of its probation (trust.h); false where nothing is known of that. */
 bool skep_audit_tells(struct skep_project *project, const struct skep_hash *update,
                       unsigned *ret_passed);
-/* The agreement of the other keepers asks for an update that is held back here. Once it has asked for SKEP_AUDIT_YIELD_MS it may have it: a
+/* The agreement of the other keepers asks for an update that is held back here (audit-asked.h). Once it has asked for SKEP_AUDIT_YIELD_MS it may have it: a
  * majority may have voted for it already, and no version would be sealed any more. If the update was found invalid here or its donor is banned it has to ask for
  * SKEP_AUDIT_LAST_YIELD_MS: until then the others can find the same, or agree on a list without it (swarm/round.h); but where one of them has
  * voted for it and the rest are gone nothing else is ever sealed, and a shard that halts costs more than one false update, clipped as all are. */

@@ -17,6 +17,7 @@ server_libskep_server_a_SOURCES = \
     server/api/metrics.c \
     server/beacons.c server/beacons.h \
     server/audit.c server/audit.h \
+    server/audit-asked.c server/audit-asked.h \
     server/audit-internal.h \
     server/audit-job.c server/audit-job.h \
     server/audit-lots.c \
