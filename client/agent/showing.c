@@ -14,8 +14,8 @@
 #define SOON_MS 250u
 #define ASK_TIMEOUT_MS 10000u
 #define SEND_TIMEOUT_MS 120000u
-#define WANTED 512u /* in one answer */
-#define ROUNDS 4u   /* in which an update is merged, and one to spare */
+#define WANTED 512u                        /* in one answer */
+#define ROUNDS (SKEP_SHOWING_VERSIONS + 1) /* in which a job is drawn, and one to spare */
 
 struct skep_showing {
     struct skep_session *session;

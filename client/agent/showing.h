@@ -4,9 +4,11 @@
  * room only once the donor has gone on), and keepers that ask for them get them.
  *
  * Keepers are asked what they want when one has said that it wants something, and every SKEP_SHOWING_MS while there are jobs to show: lots
- * fall after the merge. An update is merged within three rounds or not at all, so a job is to be shown for four of the project's longest
- * rounds and SKEP_SHOWING_FOR_MS (the keepers' patience and more) after it was published or last wanted; later there is nothing to wake up
- * for, nor ever in projects without audits. One request at a time; a keeper that does not answer is asked the next time.
+ * fall after the merge. A job that none of the SKEP_LIMIT_STALENESS + 1 versions merged which could is drawn by the next one. It is kept until
+ * then, and for what a donor that begins a job with every version publishes meanwhile and before a keeper has said what it wants: one job more for
+ * each, and one to spare. And it is to be shown for that many of the project's longest rounds, one to spare, and SKEP_SHOWING_FOR_MS (the
+ * keepers' patience and more) after it was published or last wanted; later there is nothing to wake up for, nor ever in projects without
+ * audits. One request at a time; a keeper that does not answer is asked the next time.
  */
 #ifndef SKEP_CLIENT_AGENT_SHOWING_H
 #define SKEP_CLIENT_AGENT_SHOWING_H
@@ -16,8 +18,11 @@
 #include "client/network/session.h"
 #include "common/base/error.h"
 #include "common/base/id.h"
+#include "common/base/limits.h"
 
-#define SKEP_SHOWING_JOBS 4u
+/* The seal that draws what is stale comes so many versions after the one that the job began with. */
+#define SKEP_SHOWING_VERSIONS (SKEP_LIMIT_STALENESS + 2)
+#define SKEP_SHOWING_JOBS (1 + SKEP_SHOWING_VERSIONS + 1)
 #define SKEP_SHOWING_MS 10000u
 #define SKEP_SHOWING_FOR_MS 600000u
 #define SKEP_SHOWING_SENDS 512u /* most histories that one keeper gets before the next is asked */

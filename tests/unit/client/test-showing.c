@@ -5,6 +5,7 @@
 
 #include "client/agent/showing.h"
 #include "common/base/alloc.h"
+#include "common/base/limits.h"
 #include "common/sys/clock.h"
 #include "common/sys/file.h"
 #include "tests/lib/cmocka.h"
@@ -159,7 +160,29 @@ static void only_the_last_jobs_are_kept(void **state)
     introduce(world);
     step(world, 0);
     assert_int_equal(world->sent[0], 1);
-    assert_string_equal(world->last, "[moments 5][residual]");
+    char *last = skep_format("[moments %u][residual]", SKEP_SHOWING_JOBS + 1);
+    assert_string_equal(world->last, last);
+    free(last);
+}
+
+/* Its job began with version 1 and was merged by none of those that may; the next one draws it, when the donor has begun one job with each
+ * and has just published the one after. */
+static void what_is_drawn_when_it_is_stale_is_still_here(void **state)
+{
+    struct world *world = *state;
+    world->wanted[0] = keep(world, 1, 1);
+    world->wanted[1].bytes[0] = 99;
+    uint8_t drawn_by = 1 + SKEP_LIMIT_STALENESS + 2;
+    for (uint8_t version = 2; version <= drawn_by; version++) {
+        keep(world, version, version);
+        skep_showing_prune(world->showing);
+    }
+    keep(world, drawn_by + 1, drawn_by + 1); /* in the moment in which it asks */
+    skep_showing_prune(world->showing);
+    introduce(world);
+    step(world, 0);
+    assert_int_equal(world->sent[0], 1);
+    assert_string_equal(world->last, "[moments 1][residual]");
 }
 
 static void a_project_without_audits_keeps_and_asks_nothing(void **state)
@@ -180,7 +203,8 @@ static void a_project_without_audits_keeps_and_asks_nothing(void **state)
 static void there_is_nothing_to_wake_up_for_long_after_the_last_job(void **state)
 {
     struct world *world = *state;
-    const uint64_t rounds_ms = (uint64_t)4 * world->fakes.session.manifest.merge.window_ms;
+    const uint64_t rounds_ms =
+        (uint64_t)(SKEP_LIMIT_STALENESS + 3) * world->fakes.session.manifest.merge.window_ms;
     introduce(world);
     assert_true(skep_showing_due(world->showing) == UINT64_MAX);
     step(world, 0);
@@ -239,6 +263,7 @@ int main(void)
         IN_WORLD(keepers_are_asked_now_and_then_and_soon_when_one_wants_something),
         IN_WORLD(a_keeper_that_does_not_take_it_or_is_never_content_is_left_alone),
         IN_WORLD(only_the_last_jobs_are_kept),
+        IN_WORLD(what_is_drawn_when_it_is_stale_is_still_here),
         IN_WORLD(a_project_without_audits_keeps_and_asks_nothing),
         IN_WORLD(there_is_nothing_to_wake_up_for_long_after_the_last_job),
         IN_WORLD(a_wish_keeps_the_donor_awake_and_jobs_of_the_last_run_are_shown),
