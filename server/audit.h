@@ -10,7 +10,7 @@
  * One lot for a job, with its chance (swarm/reputation.h), from the trunk's seal that has its update in its list: nobody knew that when any of its
  * updates was published, and all keepers draw the same. On what that seal shows to be strange it always falls. So that no update goes
  * without a lot: a trusted donor's experts' updates wait for the trunk's of their job, which says what it takes to repeat it; those that come when the
- * lot has fallen have another, from the first seal of an expert that lists one of them; and where no trunk's seal lists the trunk's in time, the one that makes it
+ * lot has fallen have another, from the first seal of an expert that lists one of them, and who does not answer that one has not answered for the job; and where no trunk's seal lists the trunk's in time, the one that makes it
  * stale draws.
  *
  * A job whose updates are not what its trunk's list says, or whose history is one of another shard, is invalid and need not be repeated.

@@ -56,8 +56,10 @@ static const char *const SQL[KEEPER_QUERIES] = {
     "overlap, seconds"
     [ADD_AUDIT] = "INSERT OR IGNORE INTO audit (project, " AUDIT_COLUMNS
                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
-    [SET_VERDICT] = "UPDATE audit SET verdict = ?3, distance = ?4, overlap = ?5, seconds = ?6 "
-                    "WHERE project = ?1 AND update_hash = ?2 AND (verdict = 0 OR ?3 = 2)",
+    [SET_VERDICT] =
+        "UPDATE audit SET verdict = ?3, distance = ?4, overlap = ?5, seconds = ?6 "
+        "WHERE project = ?1 AND update_hash = ?2 AND (verdict = 0 OR ?3 = 2 OR (?3 = 3 AND "
+        "verdict <> 2))",
     [REMOVE_AUDIT] = "DELETE FROM audit WHERE project = ? AND update_hash = ?",
     [GET_AUDIT] = "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND update_hash = ?",
     [OPEN_AUDITS] = "SELECT " AUDIT_COLUMNS

@@ -1085,6 +1085,42 @@ static void a_job_that_no_version_of_the_trunk_merges_is_drawn_when_it_is_stale(
     skep_audit_close(scene->host.audit);
 }
 
+/* Makes the keeper look at what waits: somebody shows the history that a job of its began with. */
+static void let_keeper_look(struct scene *scene)
+{
+    struct skep_buffer bytes = {0};
+    struct skep_error err = {0};
+    struct skep_hash history = make_history(scene, 0, &bytes);
+    hand_in_with(scene, 0, &history);
+    assert_int_equal(skep_audit_evidence(scene->host.audit, &history, bytes.data, bytes.size, &err),
+                     SKEP_OK);
+    skep_buffer_done(&bytes);
+}
+
+/* Else whoever publishes the trunk's update first, and lies about experts when the lot has fallen, could do so for ever. */
+static void
+whoever_does_not_answer_for_an_update_that_came_late_has_not_answered_for_the_job(void **state)
+{
+    struct scene *scene = *state;
+    struct draft draft;
+    open_audits(scene);
+    scene->host.audit->queue.wait_ms = 0;
+    begin(scene, &draft, 0);
+    trust(scene, &draft, SKEP_REPUTATION_MOST);
+    struct skep_hash trunk = hand_in_part(scene, &draft, 0);
+    seal_with_lot(scene, 0, &trunk, false);
+    struct skep_hash expert = hand_in_part(scene, &draft, EXPERT_HERE);
+    seal_with_lot(scene, EXPERT_HERE, &expert, true);
+    assert_int_equal(verdict_of(scene, &trunk), SKEP_AUDIT_NOT_DRAWN);
+    assert_true(skep_trust_is_trusted(scene->project, &draft.statement.donor));
+    let_keeper_look(scene);
+    assert_int_equal(verdict_of(scene, &expert), SKEP_AUDIT_UNANSWERED);
+    assert_int_equal(verdict_of(scene, &trunk), SKEP_AUDIT_UNANSWERED);
+    assert_false(skep_trust_is_trusted(scene->project, &draft.statement.donor));
+    draft_done(&draft);
+    skep_audit_close(scene->host.audit);
+}
+
 static void an_experts_update_that_comes_after_the_lot_has_one_of_its_own(void **state)
 {
     struct scene *scene = *state;
@@ -1232,6 +1268,9 @@ int main(void)
             tear_down),
         cmocka_unit_test_setup_teardown(
             a_job_that_no_version_of_the_trunk_merges_is_drawn_when_it_is_stale, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            whoever_does_not_answer_for_an_update_that_came_late_has_not_answered_for_the_job,
+            set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             an_experts_update_that_comes_after_the_lot_has_one_of_its_own, set_up, tear_down),
         cmocka_unit_test_setup_teardown(

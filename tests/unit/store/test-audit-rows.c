@@ -131,6 +131,28 @@ static void a_row_comes_back_whole(void **state)
                      SKEP_ERR_NOT_FOUND);
 }
 
+static void
+silence_about_a_part_that_came_late_is_said_of_what_had_its_verdict_but_undoes_no_ban(void **state)
+{
+    static const enum skep_audit_verdict first[] = {SKEP_AUDIT_VALID, SKEP_AUDIT_NOT_DRAWN,
+                                                    SKEP_AUDIT_INVALID};
+    struct fixture *fixture = *state;
+    for (uint8_t i = 0; i < 3; i++) {
+        struct skep_hash update = {{i}};
+        struct skep_audit_row row;
+        add(fixture, i, &DONOR);
+        judge(fixture, i, first[i]);
+        judge(fixture, i, i == 1 ? SKEP_AUDIT_VALID : SKEP_AUDIT_NOT_DRAWN); /* changes nothing */
+        assert_int_equal(skep_keeper_db_get_audit(fixture->db, &PROJECT, &update, &row, NULL),
+                         SKEP_OK);
+        assert_int_equal(row.verdict, first[i]);
+        judge(fixture, i, SKEP_AUDIT_UNANSWERED);
+        assert_int_equal(skep_keeper_db_get_audit(fixture->db, &PROJECT, &update, &row, NULL),
+                         SKEP_OK);
+        assert_int_equal(row.verdict, i == 2 ? SKEP_AUDIT_INVALID : SKEP_AUDIT_UNANSWERED);
+    }
+}
+
 static void who_was_caught_stays_caught_when_old_rows_are_forgotten(void **state)
 {
     struct fixture *fixture = *state;
@@ -235,6 +257,8 @@ int main(void)
         WITH_KEEPER(what_is_open_is_found_again_in_the_order_in_which_it_came),
         WITH_KEEPER(a_removed_row_has_never_been),
         WITH_KEEPER(a_row_comes_back_whole),
+        WITH_KEEPER(
+            silence_about_a_part_that_came_late_is_said_of_what_had_its_verdict_but_undoes_no_ban),
         WITH_KEEPER(who_was_caught_stays_caught_when_old_rows_are_forgotten),
         WITH_KEEPER(rows_go_when_neither_a_seal_nor_the_donors_debts_need_them),
         WITH_KEEPER(an_invalid_row_goes_once_a_seal_bans_its_donor),
