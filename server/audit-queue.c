@@ -2,6 +2,7 @@
 
 #include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "common/base/alloc.h"
 
@@ -17,33 +18,39 @@ struct skep_audit_job *skep_audit_queue_find(const struct skep_audit_queue *queu
 }
 
 bool skep_audit_queue_has_room(const struct skep_audit_queue *queue,
+                               const struct skep_project_id *project,
                                const struct skep_peer_id *donor, bool trusted)
 {
     size_t own = 0;
+    size_t here = 0; /* of these, of this project */
     size_t fresh = 0;
     for (const struct skep_audit_job *job = queue->jobs; job != NULL; job = job->next) {
-        own += skep_peer_id_equal(&job->donor, donor);
+        bool is_own = skep_peer_id_equal(&job->donor, donor);
+        own += is_own;
+        here += is_own && memcmp(&job->project, project, sizeof *project) == 0;
         fresh += !job->trusted;
     }
     if (queue->count >= queue->limit) {
         return false;
     }
     if (trusted) {
-        return own < queue->most_of_donor;
+        return here < queue->most_of_donor;
     }
-    return own < queue->most_of_donor / 2 && fresh < queue->most_new &&
+    return here < queue->most_of_donor / 2 && fresh < queue->most_new &&
            (own == 0 || fresh < queue->most_new / 2);
 }
 
 struct skep_audit_job *skep_audit_queue_add(struct skep_audit_queue *queue,
                                             const struct skep_hash *id,
+                                            const struct skep_project_id *project,
                                             const struct skep_peer_id *donor, bool trusted)
 {
     if (queue->count >= queue->limit) {
         return NULL;
     }
     struct skep_audit_job *job = skep_alloc(1, sizeof *job);
-    *job = (struct skep_audit_job){.id = *id, .donor = *donor, .trusted = trusted};
+    *job = (struct skep_audit_job){
+        .id = *id, .project = *project, .donor = *donor, .trusted = trusted};
     struct skep_audit_job **end = &queue->jobs;
     while (*end != NULL) {
         end = &(*end)->next;

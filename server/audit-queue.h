@@ -1,7 +1,7 @@
 /*
- * Which jobs a keeper repeats, and when: one at a time, and by turns one that a merge waits for (urgent) and one that was drawn; of each the oldest first.
- * Urgent ones come from newcomers, as many as they like: if they always went first, no drawn job would ever run and its donor would
- * keep its places until it has no other.
+ * Which jobs a keeper repeats, and when: one at a time, by turns one that a merge waits for (urgent) and one that was drawn, and of each the
+ * oldest first. Urgent ones are brought by newcomers, as many as they like: if these always went first no drawn job would run, and its
+ * donor would lose one place after the other until it has none left.
  *
  *   add() -> PINNED --want()--> WAITING --ready()--> READY --next()--> RUNNING --ended(well)--> gone
  *              |                |     ^                | ^                |  |
@@ -12,9 +12,10 @@
  * the donor's histories, no longer than until its deadline. Pure: the time comes with the calls; audit.c does what is said here.
  *
  * Room. A job that has a place keeps it: whoever could push others out by bringing more could push out what would convict it. So who comes
- * is asked whether there is room before anything is stored. A donor has most_of_donor places, on probation half as many; donors on
- * probation have most_new together, so that newcomers, which cost nothing but their stamps, leave room for those whose jobs are drawn;
- * and once half of these are taken nobody on probation gets a second place: to shut other newcomers out takes a key for each place in the other half.
+ * is asked whether there is room before anything is stored. A donor has most_of_donor places in each project, on probation half as many. All
+ * else is counted over the keeper's projects, which share one worker: donors on probation have most_new together, so that newcomers, which
+ * cost nothing but their stamps, leave room for those whose jobs are drawn; and once half of these are taken nobody on probation gets a
+ * second place: to shut other newcomers out takes a key for each place in the other half.
  */
 #ifndef SKEP_SERVER_AUDIT_QUEUE_H
 #define SKEP_SERVER_AUDIT_QUEUE_H
@@ -38,6 +39,7 @@ enum skep_audit_stage {
 struct skep_audit_job {
     struct skep_audit_job *next;
     struct skep_hash id; /* of project, donor and ticket */
+    struct skep_project_id project;
     struct skep_peer_id donor;
     bool trusted; /* when it came */
     enum skep_audit_stage stage;
@@ -62,10 +64,12 @@ struct skep_audit_job *skep_audit_queue_find(const struct skep_audit_queue *queu
                                              const struct skep_hash *id);
 /* Is there room for one more job of this donor? */
 bool skep_audit_queue_has_room(const struct skep_audit_queue *queue,
+                               const struct skep_project_id *project,
                                const struct skep_peer_id *donor, bool trusted);
 /* A new job, PINNED; NULL where `limit` are here. */
 struct skep_audit_job *skep_audit_queue_add(struct skep_audit_queue *queue,
                                             const struct skep_hash *id,
+                                            const struct skep_project_id *project,
                                             const struct skep_peer_id *donor, bool trusted);
 /* PINNED -> WAITING; an urgent wish makes what waits or is ready urgent, and a WAITING job's deadline stays. */
 void skep_audit_queue_want(struct skep_audit_queue *queue, struct skep_audit_job *job, bool urgent,

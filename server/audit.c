@@ -413,14 +413,15 @@ static struct skep_audit_job *job_of(struct skep_project *project, const struct 
                                      bool resumed)
 {
     struct skep_audit_queue *queue = &project->host->audit->queue;
-    struct skep_hash id = skep_audit_id(&project->manifest.project, &row->donor, &row->ticket);
+    const struct skep_project_id *name = &project->manifest.project;
+    struct skep_hash id = skep_audit_id(name, &row->donor, &row->ticket);
     struct skep_audit_job *job = skep_audit_queue_find(queue, &id);
     if (job != NULL) {
         return job;
     }
     bool trusted = skep_trust_is_trusted(project, &row->donor);
-    if (resumed || skep_audit_queue_has_room(queue, &row->donor, trusted)) {
-        job = skep_audit_queue_add(queue, &id, &row->donor, trusted);
+    if (resumed || skep_audit_queue_has_room(queue, name, &row->donor, trusted)) {
+        job = skep_audit_queue_add(queue, &id, name, &row->donor, trusted);
     }
     if (job != NULL) {
         struct skep_audit_load *load = skep_audit_load_new(project, &row->donor, &row->ticket);
@@ -571,7 +572,7 @@ int skep_audit_check_room(const struct skep_project *project,
     struct skep_hash id =
         skep_audit_id(&project->manifest.project, &statement->donor, &statement->ticket);
     if (skep_audit_queue_find(&audit->queue, &id) != NULL ||
-        skep_audit_queue_has_room(&audit->queue, &statement->donor,
+        skep_audit_queue_has_room(&audit->queue, &project->manifest.project, &statement->donor,
                                   skep_trust_is_trusted(project, &statement->donor))) {
         return SKEP_OK;
     }

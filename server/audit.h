@@ -35,7 +35,7 @@
 
 #define SKEP_AUDIT_JOBS 512u    /* held at once, */
 #define SKEP_AUDIT_NEW_JOBS 64u /* of which of donors on probation */
-/* One in the list of each version that may still merge it, and as many that are drawn; on probation half of it. */
+/* In a project: one in the list of each version that may still merge it, and as many that are drawn; on probation half of it. */
 #define SKEP_AUDIT_DONOR_JOBS 8u
 #define SKEP_AUDIT_WAIT_MS 120000u             /* for the donor's histories */
 #define SKEP_AUDIT_EVIDENCE_BYTES (8ull << 30) /* half of it for what donors on probation show */

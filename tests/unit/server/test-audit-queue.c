@@ -4,11 +4,14 @@
 #include "server/audit-queue.h"
 #include "tests/lib/cmocka.h"
 
+static const struct skep_project_id PROJECT = {{1}};
+static const struct skep_project_id ANOTHER = {{2}};
+
 static struct skep_audit_job *add(struct skep_audit_queue *queue, uint8_t number)
 {
     struct skep_hash id = {{number}};
     struct skep_peer_id donor = {{number}};
-    return skep_audit_queue_add(queue, &id, &donor, true);
+    return skep_audit_queue_add(queue, &id, &PROJECT, &donor, true);
 }
 
 static void empty(struct skep_audit_queue *queue)
@@ -149,9 +152,9 @@ static void a_full_queue_takes_no_more_and_gives_up_none(void **state)
     struct skep_peer_id donor = {{9}};
     add_ready(&queue, 1, true);
     add(&queue, 2);
-    assert_true(skep_audit_queue_has_room(&queue, &donor, true));
+    assert_true(skep_audit_queue_has_room(&queue, &PROJECT, &donor, true));
     struct skep_audit_job *newest = add(&queue, 3);
-    assert_false(skep_audit_queue_has_room(&queue, &donor, true));
+    assert_false(skep_audit_queue_has_room(&queue, &PROJECT, &donor, true));
     assert_null(add(&queue, 9));
     assert_int_equal(queue.count, 3);
     assert_ptr_equal(skep_audit_queue_find(&queue, &(struct skep_hash){{3}}), newest);
@@ -160,17 +163,23 @@ static void a_full_queue_takes_no_more_and_gives_up_none(void **state)
 }
 
 /* Adds jobs of this donor until there is no room; how many they were. */
-static size_t fill(struct skep_audit_queue *queue, uint8_t donor_number, bool trusted)
+static size_t fill_in(struct skep_audit_queue *queue, const struct skep_project_id *project,
+                      uint8_t donor_number, bool trusted)
 {
     static uint8_t number;
     struct skep_peer_id donor = {{donor_number}};
     size_t count = 0;
-    while (skep_audit_queue_has_room(queue, &donor, trusted)) {
+    while (skep_audit_queue_has_room(queue, project, &donor, trusted)) {
         struct skep_hash id = {{++number, 1}};
-        assert_non_null(skep_audit_queue_add(queue, &id, &donor, trusted));
+        assert_non_null(skep_audit_queue_add(queue, &id, project, &donor, trusted));
         count++;
     }
     return count;
+}
+
+static size_t fill(struct skep_audit_queue *queue, uint8_t donor_number, bool trusted)
+{
+    return fill_in(queue, &PROJECT, donor_number, trusted);
 }
 
 static void one_donor_fills_no_queue_and_newcomers_leave_room_for_the_trusted(void **state)
@@ -193,6 +202,21 @@ static void one_donor_fills_no_queue_and_newcomers_leave_room_for_the_trusted(vo
     empty(&queue);
 }
 
+static void a_donor_has_its_places_in_each_project(void **state)
+{
+    (void)state;
+    struct skep_audit_queue queue = {
+        .limit = 24, .most_new = 8, .most_of_donor = 8, .wait_ms = 100};
+    assert_int_equal(fill_in(&queue, &PROJECT, 1, true), 8);
+    assert_int_equal(fill_in(&queue, &ANOTHER, 1, true), 8);
+    /* but what newcomers have together is of all, and so is the second place that is refused */
+    assert_int_equal(fill_in(&queue, &PROJECT, 2, false), 4);
+    assert_int_equal(fill_in(&queue, &ANOTHER, 2, false), 0);
+    assert_int_equal(fill_in(&queue, &ANOTHER, 3, false), 1);
+    assert_int_equal(fill_in(&queue, &PROJECT, 3, false), 0);
+    empty(&queue);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -204,6 +228,7 @@ int main(void)
         cmocka_unit_test(a_worker_that_fails_is_tried_again_once),
         cmocka_unit_test(a_full_queue_takes_no_more_and_gives_up_none),
         cmocka_unit_test(one_donor_fills_no_queue_and_newcomers_leave_room_for_the_trusted),
+        cmocka_unit_test(a_donor_has_its_places_in_each_project),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
