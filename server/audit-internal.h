@@ -25,7 +25,7 @@ struct skep_audit {
     struct skep_process *worker;
     struct skep_audit_job *running;
     bool done;   /* the worker said so, */
-    bool failed; /* or that there is an error */
+    bool failed; /* or that numbers of the job are none */
     uint64_t started_ms;
     struct skep_audit_asked asked; /* by the agreement, for what is held back */
 };

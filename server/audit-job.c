@@ -560,6 +560,12 @@ static int open_histories(const struct skep_audit_load *load,
     for (size_t i = 0; i < 2 && result == SKEP_OK; i++) {
         result = skep_history_open(bytes[i].data, bytes[i].size, parameters, &histories[i], err);
     }
+    if (result ==
+        SKEP_ERR_FORMAT) { /* the donor's was read before: of a worker that ended well, numbers that are none */
+        result = skep_error_set(err, SKEP_ERR_NUMERIC,
+                                "the history of the repeated job of %s is not finite",
+                                update->shard->text);
+    }
     return result;
 }
 

@@ -125,6 +125,17 @@ bool skep_audit_queue_ended(struct skep_audit_job *job, bool well)
     return false;
 }
 
+void skep_audit_queue_blame(struct skep_audit_job *job)
+{
+    assert(job->stage == SKEP_AUDIT_RUNNING);
+    job->faults++;
+}
+
+bool skep_audit_queue_is_guilty(const struct skep_audit_job *job)
+{
+    return job->faults >= SKEP_AUDIT_TRIES;
+}
+
 struct skep_audit_job *skep_audit_queue_expired(const struct skep_audit_queue *queue,
                                                 uint64_t now_ms)
 {

@@ -46,6 +46,7 @@ struct skep_audit_job {
     bool urgent;          /* a merge waits for it */
     uint64_t deadline_ms; /* WAITING */
     unsigned tries;
+    unsigned faults; /* so many of which ended for what the job itself is */
     void *load;
 };
 
@@ -86,6 +87,10 @@ void skep_audit_queue_again(const struct skep_audit_queue *queue, struct skep_au
 struct skep_audit_job *skep_audit_queue_next(struct skep_audit_queue *queue);
 /* It stopped running: true if it is over, else it is READY again. Over means that the caller removes it. */
 bool skep_audit_queue_ended(struct skep_audit_job *job, bool well);
+/* The try that is ending came to nothing for what the job itself is, and nothing that is ours: before ended(). */
+void skep_audit_queue_blame(struct skep_audit_job *job);
+/* That was so each time: once can be anything. */
+bool skep_audit_queue_is_guilty(const struct skep_audit_job *job);
 /* One that has WAITED too long, for the caller to remove; NULL if there is none. */
 struct skep_audit_job *skep_audit_queue_expired(const struct skep_audit_queue *queue,
                                                 uint64_t now_ms);

@@ -225,29 +225,35 @@ static void on_line(void *user, const char *line)
     }
     audit->done = audit->done || event.kind == SKEP_JOB_DONE;
     if (event.kind == SKEP_JOB_ERROR) {
-        audit->failed = true;
+        audit->failed = audit->failed || event.code == SKEP_ERR_NUMERIC;
         skep_log(SKEP_LOG_WARNING, "an audit's worker failed: %s", event.message);
     }
 }
 
-/* `guilty`: if it did not go well, is that the job's fault? What a donor began with can make numbers that no job can go on with; a worker that
- * does not start or is killed says nothing of the donor. */
-static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool well, bool guilty,
+/* `numeric`: it ended because numbers of the job are none, which what a donor began with can make of them. Whatever else goes wrong is ours: memory,
+ * the disk, data and states (which are checked before), a worker that does not start or is killed. */
+static void finish(struct skep_audit *audit, struct skep_audit_job *job, bool well, bool numeric,
                    double seconds)
 {
     struct skep_audit_load *load = job->load;
     struct skep_error reason = {0};
     bool valid = false;
     if (well) {
-        well = judge(audit, job, seconds, &valid, &reason) == SKEP_OK;
+        int result = judge(audit, job, seconds, &valid, &reason);
+        well = result == SKEP_OK;
+        numeric = result == SKEP_ERR_NUMERIC;
     }
     if (!well && reason.text[0] != '\0') {
         skep_log(SKEP_LOG_WARNING, "an audit failed: %s", reason.text);
+    }
+    if (!well && numeric) {
+        skep_audit_queue_blame(job);
     }
     if (!skep_audit_queue_ended(job, well)) {
         return;
     }
     if (!well) {
+        bool guilty = skep_audit_queue_is_guilty(job);
         skep_audit_end_all(audit, job, guilty ? SKEP_AUDIT_UNANSWERED : SKEP_AUDIT_NOT_DRAWN);
         return;
     }

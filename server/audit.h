@@ -15,7 +15,7 @@
  *
  * A job whose updates are not what its trunk's list says, or whose history is one of another shard, is invalid and need not be repeated.
  *
- * "Unanswered" is only who was asked and did not show, or whose job no worker could finish for what it said was an error; what this keeper had no
+ * "Unanswered" is only who was asked and did not show, or whose job came to numbers that are none each time it was repeated; what went wrong here, what this keeper had no
  * room or no data for, or has begun to ask for after a restart, is "not drawn". An update under agreement comes without the question for room; where there is
  * none it is left undrawn, too.
  *

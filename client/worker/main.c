@@ -248,7 +248,7 @@ static int run(struct course *course, const char *path, struct skep_error *err)
 
 static void tell_failure(const struct skep_work *work, const struct skep_error *err)
 {
-    struct skep_job_event event = {.kind = SKEP_JOB_ERROR};
+    struct skep_job_event event = {.kind = SKEP_JOB_ERROR, .code = err->code};
     snprintf(event.message, sizeof event.message, "%s", err->text);
     if (work->damaged != NULL) {
         event.damaged = true;

@@ -230,6 +230,8 @@ int skep_job_file_decode(const void *text, size_t size, struct skep_job_file *re
 
 /* In the order of enum skep_job_event_kind. */
 static const char *const kinds[] = {"progress", "halted", "stopped", "done", "error"};
+#define MOST_LOSS                                                                                  \
+    1e300 /* a history that somebody made up can have a job lose whatever a number can say */
 #define KINDS (sizeof kinds / sizeof kinds[0])
 
 char *skep_job_event_encode(const struct skep_job_event *event)
@@ -238,6 +240,9 @@ char *skep_job_event_encode(const struct skep_job_event *event)
     skep_json_set_text(root, "event", kinds[event->kind]);
     if (event->kind == SKEP_JOB_ERROR) {
         skep_json_set_text(root, "message", event->message);
+        if (event->code != SKEP_OK) {
+            skep_json_set_text(root, "reason", skep_err_name(event->code));
+        }
         if (event->damaged) {
             skep_json_set_shard(root, "damaged", &event->shard);
         }
@@ -270,9 +275,9 @@ static int get_count(const struct skep_json *root, const char *key, uint64_t *re
 static int read_done(const struct skep_json *root, struct skep_job_event *event,
                      struct skep_error *err)
 {
-    int rc = skep_json_get_real(root, "event", "loss_last", 0, 1e6, &event->loss, err);
+    int rc = skep_json_get_real(root, "event", "loss_last", 0, MOST_LOSS, &event->loss, err);
     if (rc == 0) {
-        rc = skep_json_get_real(root, "event", "loss_first", 0, 1e6, &event->loss_first, err);
+        rc = skep_json_get_real(root, "event", "loss_first", 0, MOST_LOSS, &event->loss_first, err);
     }
     return rc == 0 ? get_count(root, "peak_bytes", &event->peak_bytes, err) : rc;
 }
@@ -289,9 +294,19 @@ static int read_numbers(const struct skep_json *root, struct skep_job_event *eve
     }
     rc = get_count(root, "step", &event->step, err);
     if (rc == 0 && event->kind == SKEP_JOB_PROGRESS) {
-        rc = skep_json_get_real(root, "event", "loss", 0, 1e6, &event->loss, err);
+        rc = skep_json_get_real(root, "event", "loss", 0, MOST_LOSS, &event->loss, err);
     }
     return rc;
+}
+
+/* An unknown name is no reason. */
+static enum skep_err code_of(const char *name)
+{
+    int code = SKEP_ERR_CANCELLED;
+    while (code != SKEP_OK && strcmp(skep_err_name((enum skep_err)code), name) != 0) {
+        code++;
+    }
+    return (enum skep_err)code;
 }
 
 static int read_error(const struct skep_json *root, struct skep_job_event *event,
@@ -300,6 +315,11 @@ static int read_error(const struct skep_json *root, struct skep_job_event *event
     const char *message = NULL;
     int rc = skep_json_get_text(root, "event", "message", &message, err);
     snprintf(event->message, sizeof event->message, "%s", rc == 0 ? message : "");
+    if (rc == 0 && skep_json_has(root, "reason")) {
+        const char *name = NULL;
+        rc = skep_json_get_text(root, "event", "reason", &name, err);
+        event->code = rc == 0 ? code_of(name) : SKEP_OK;
+    }
     event->damaged = skep_json_has(root, "damaged");
     if (rc == 0 && event->damaged) {
         rc = skep_json_get_shard(root, "event", "damaged", &event->shard, err);

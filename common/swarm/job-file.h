@@ -17,7 +17,8 @@
  *   {"event":"halted","step":n,"tokens":n}     nothing is computed any more
  *   {"event":"stopped","step":n,"tokens":n}    and the checkpoint is on the disk
  *   {"event":"done","tokens":n,"loss_first":nats,"loss_last":nats,"peak_bytes":n}     most memory it ever had
- *   {"event":"error","message":text,"damaged":shard}     damaged: only if that shard's state is not what its root says
+ *   {"event":"error","reason":name,"message":text,"damaged":shard}     reason: skep_err_name(); damaged: only if that shard's state is not
+ *                                                                      what its root says
  */
 #ifndef SKEP_SWARM_JOB_FILE_H
 #define SKEP_SWARM_JOB_FILE_H
@@ -81,6 +82,7 @@ struct skep_job_event {
     double loss; /* nats per token; of the last quarter for done */
     double loss_first;
     uint64_t peak_bytes;
+    enum skep_err code; /* of an error; SKEP_OK where it does not say */
     char message[512];
     bool damaged; /* the state of this shard */
     struct skep_shard shard;

@@ -108,13 +108,26 @@ static void the_workers_lines_come_back(void **state)
         skep_job_event_decode("{\"event\":\"error\",\"message\":\"no disk\"}", &event, NULL), 0);
     assert_string_equal(event.message, "no disk");
     assert_false(event.damaged);
+    assert_int_equal(event.code, SKEP_OK);
     struct skep_job_event damaged = {.kind = SKEP_JOB_ERROR,
+                                     .code = SKEP_ERR_HASH,
                                      .message = "it changed",
                                      .damaged = true,
                                      .shard = {.kind = SKEP_SHARD_FFN, .layer = 1, .column = 3}};
     line = skep_job_event_encode(&damaged);
     assert_int_equal(skep_job_event_decode(line, &event, NULL), 0);
     assert_true(event.damaged && skep_shard_equal(&event.shard, &damaged.shard));
+    assert_int_equal(event.code, SKEP_ERR_HASH);
+    free(line);
+    assert_int_equal(
+        skep_job_event_decode("{\"event\":\"error\",\"message\":\"\",\"reason\":\"rain\"}", &event,
+                              NULL),
+        0);
+    assert_int_equal(event.code, SKEP_OK);
+    done.loss = 1e30; /* and that is no reason not to hear that it is done */
+    line = skep_job_event_encode(&done);
+    assert_int_equal(skep_job_event_decode(line, &event, NULL), 0);
+    assert_true(event.loss == 1e30);
     free(line);
     struct skep_job_event stopped = {.kind = SKEP_JOB_STOPPED, .step = 5, .tokens = 6};
     line = skep_job_event_encode(&stopped);

@@ -145,6 +145,24 @@ static void a_worker_that_fails_is_tried_again_once(void **state)
     empty(&queue);
 }
 
+static void only_a_job_that_fails_by_itself_each_time_is_to_blame(void **state)
+{
+    (void)state;
+    for (unsigned blamed = 0; blamed < 4; blamed++) { /* a bit for each try */
+        struct skep_audit_queue queue = {.limit = 8, .wait_ms = 100};
+        struct skep_audit_job *job = add_ready(&queue, 1, false);
+        for (unsigned i = 0; i < SKEP_AUDIT_TRIES; i++) {
+            assert_ptr_equal(skep_audit_queue_next(&queue), job);
+            if ((blamed >> i & 1) != 0) {
+                skep_audit_queue_blame(job);
+            }
+            assert_int_equal(skep_audit_queue_ended(job, false), i == SKEP_AUDIT_TRIES - 1);
+        }
+        assert_int_equal(skep_audit_queue_is_guilty(job), blamed == 3);
+        empty(&queue);
+    }
+}
+
 static void a_full_queue_takes_no_more_and_gives_up_none(void **state)
 {
     (void)state;
@@ -226,6 +244,7 @@ int main(void)
         cmocka_unit_test(what_nobody_wants_does_not_run_and_what_is_not_there_waits),
         cmocka_unit_test(who_waits_too_long_expires_and_a_second_wish_gives_no_more_time),
         cmocka_unit_test(a_worker_that_fails_is_tried_again_once),
+        cmocka_unit_test(only_a_job_that_fails_by_itself_each_time_is_to_blame),
         cmocka_unit_test(a_full_queue_takes_no_more_and_gives_up_none),
         cmocka_unit_test(one_donor_fills_no_queue_and_newcomers_leave_room_for_the_trusted),
         cmocka_unit_test(a_donor_has_its_places_in_each_project),
