@@ -21,7 +21,8 @@ SKEP_API_HANDLER(skep_api_post_update)
             skep_json_set_text(root, "evidence", "wanted");
         }
         unsigned passed = 0;
-        if (skep_audit_tells(project, &hash, &passed)) {
+        /* one that is known costs whoever sends it again nothing, so it is not to cost us a look into the database either */
+        if (is_new && skep_audit_tells(project, &hash, &passed)) {
             skep_json_set_integer(root, "audits_passed", passed);
         }
         skep_reply_json(reply, is_new ? 201 : 200, root);

@@ -19,6 +19,7 @@
 #include "common/swarm/ticket.h"
 #include "common/swarm/update-open.h"
 #include "common/sys/file.h"
+#include "server/api/api.h"
 #include "server/api/reply.h"
 #include "server/audit-internal.h"
 #include "server/audit.h"
@@ -998,6 +999,37 @@ static void trust(struct scene *scene, const struct draft *draft, uint64_t n)
     project->kept_count = project->shard_count;
 }
 
+/* Hands it in over the API: is the donor told what it has passed? */
+static bool is_told(struct scene *scene, const struct draft *draft, int status)
+{
+    struct skep_http_exchange exchange = {.body = draft->file.data, .body_size = draft->file.size};
+    struct skep_http_reply reply = {0};
+    struct skep_route_parts parts = {.count = 1};
+    strcpy(parts.text[0], skep_id_text(scene->project->manifest.project.bytes));
+    scene->host.projects[0] = scene->project;
+    scene->host.project_count = 1;
+    assert_int_equal(skep_api_post_update(&scene->host, &exchange, &parts, &reply, NULL), SKEP_OK);
+    assert_int_equal(reply.status, status);
+    skep_buffer_append(&reply.body, "", 1);
+    bool told = strstr((const char *)reply.body.data, "\"audits_passed\":1") != NULL;
+    skep_buffer_done(&reply.body);
+    return told;
+}
+
+static void a_donor_is_told_what_it_has_passed_with_what_is_new(void **state)
+{
+    struct scene *scene = *state;
+    struct draft draft;
+    open_audits(scene);
+    begin(scene, &draft, 0);
+    trust(scene, &draft, 1);
+    seal(&draft);
+    assert_true(is_told(scene, &draft, 201));
+    assert_false(is_told(scene, &draft, 200));
+    draft_done(&draft);
+    skep_audit_close(scene->host.audit);
+}
+
 /* One more of the same donor and job; hands it in and says its hash. */
 static struct skep_hash hand_in_part(struct scene *scene, struct draft *draft, size_t index)
 {
@@ -1263,6 +1295,8 @@ int main(void)
             tear_down),
         cmocka_unit_test_setup_teardown(
             a_job_that_contradicts_itself_is_invalid_and_need_not_be_repeated, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_donor_is_told_what_it_has_passed_with_what_is_new, set_up,
+                                        tear_down),
         cmocka_unit_test_setup_teardown(
             an_experts_update_of_a_trusted_donor_waits_for_the_trunks_and_shares_its_lot, set_up,
             tear_down),
