@@ -26,6 +26,7 @@
 #include "common/sys/http-server.h"
 #include "common/sys/loop.h"
 #include "server/options.h"
+#include "server/trust.h"
 
 struct skep_agreement;
 struct skep_audit;
@@ -54,6 +55,7 @@ struct skep_host {
     struct skep_agreement *agreement;
     struct skep_sync *sync;
     struct skep_audit *audit;
+    struct skep_trust_owed owed;
     struct skep_remote *remote; /* NULL with --remote-threads 0 */
     struct skep_project *projects[SKEP_LIMIT_PROJECTS];
     size_t project_count;

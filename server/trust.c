@@ -251,7 +251,7 @@ static int look_at_answer(void *user, const struct skep_audit_row *row)
 
 /* How many jobs have yet to be found valid since the donor fell silent. Silence while some are owed adds none: nothing of it is believed unseen
  * meanwhile, so it gains nothing, and an honest one that is switched off at night must come to an end. */
-static unsigned owed_answers(const struct skep_project *project, const struct skep_peer_id *donor)
+static unsigned count_owed(const struct skep_project *project, const struct skep_peer_id *donor)
 {
     const struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
     struct answers answers = {.count = 0};
@@ -266,6 +266,21 @@ static unsigned owed_answers(const struct skep_project *project, const struct sk
         }
     }
     return owed;
+}
+
+/* Walked over once for an update, not for each question that it raises. */
+static unsigned owed_answers(const struct skep_project *project, const struct skep_peer_id *donor)
+{
+    struct skep_trust_owed *owed = &project->host->owed;
+    uint64_t changes = skep_keeper_db_audit_changes(project->host->db) + 1;
+    if (owed->changes != changes || !skep_peer_id_equal(&owed->donor, donor) ||
+        memcmp(&owed->project, &project->manifest.project, sizeof owed->project) != 0) {
+        *owed = (struct skep_trust_owed){.project = project->manifest.project,
+                                         .donor = *donor,
+                                         .changes = changes,
+                                         .answers = count_owed(project, donor)};
+    }
+    return owed->answers;
 }
 
 bool skep_trust_is_trusted(const struct skep_project *project, const struct skep_peer_id *donor)

@@ -22,6 +22,15 @@
 struct skep_kept_shard;
 struct skep_project;
 
+/* What the donor that was asked about last owes, kept because one update raises that question several times and the answer is a walk over
+ * rows. All 0 at first. */
+struct skep_trust_owed {
+    struct skep_project_id project;
+    struct skep_peer_id donor;
+    uint64_t changes; /* of the rows, plus 1 */
+    unsigned answers;
+};
+
 /* Does this keeper repeat jobs of the project? */
 bool skep_trust_audits(const struct skep_project *project);
 /* Brings the reputations up to the trunk's newest version here. */

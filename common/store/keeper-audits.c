@@ -11,6 +11,11 @@ const char *skep_audit_verdict_name(enum skep_audit_verdict verdict)
     return names[verdict];
 }
 
+uint64_t skep_keeper_db_audit_changes(const struct skep_keeper_db *db)
+{
+    return db->audit_changes;
+}
+
 static struct skep_query *use(struct skep_keeper_db *db, enum skep_keeper_query which,
                               const struct skep_project_id *project, struct skep_error *err)
 {
@@ -21,10 +26,19 @@ static struct skep_query *use(struct skep_keeper_db *db, enum skep_keeper_query 
     return query;
 }
 
+/* One that changes rows. */
+static struct skep_query *use_to_write(struct skep_keeper_db *db, enum skep_keeper_query which,
+                                       const struct skep_project_id *project,
+                                       struct skep_error *err)
+{
+    db->audit_changes++;
+    return use(db, which, project, err);
+}
+
 int skep_keeper_db_add_audit(struct skep_keeper_db *db, const struct skep_project_id *project,
                              const struct skep_audit_row *row, struct skep_error *err)
 {
-    struct skep_query *query = use(db, ADD_AUDIT, project, err);
+    struct skep_query *query = use_to_write(db, ADD_AUDIT, project, err);
     if (query == NULL) {
         return skep_db_failure(err);
     }
@@ -46,7 +60,7 @@ int skep_keeper_db_add_audit(struct skep_keeper_db *db, const struct skep_projec
 int skep_keeper_db_set_verdict(struct skep_keeper_db *db, const struct skep_project_id *project,
                                const struct skep_audit_row *row, struct skep_error *err)
 {
-    struct skep_query *query = use(db, SET_VERDICT, project, err);
+    struct skep_query *query = use_to_write(db, SET_VERDICT, project, err);
     if (query == NULL) {
         return skep_db_failure(err);
     }
@@ -189,7 +203,7 @@ bool skep_keeper_db_caught(struct skep_keeper_db *db, const struct skep_project_
 int skep_keeper_db_remove_audit(struct skep_keeper_db *db, const struct skep_project_id *project,
                                 const struct skep_hash *update, struct skep_error *err)
 {
-    struct skep_query *query = use(db, REMOVE_AUDIT, project, err);
+    struct skep_query *query = use_to_write(db, REMOVE_AUDIT, project, err);
     if (query == NULL) {
         return skep_db_failure(err);
     }
@@ -201,7 +215,7 @@ static int drop_one_verdict(struct skep_keeper_db *db, const struct skep_project
                             const struct skep_shard *shard, enum skep_audit_verdict verdict,
                             uint64_t below, struct skep_error *err)
 {
-    struct skep_query *query = use(db, DROP_OLD_AUDITS, project, err);
+    struct skep_query *query = use_to_write(db, DROP_OLD_AUDITS, project, err);
     if (query == NULL) {
         return skep_db_failure(err);
     }
@@ -214,7 +228,7 @@ static int drop_one_verdict(struct skep_keeper_db *db, const struct skep_project
 static int drop_sealed_bans(struct skep_keeper_db *db, const struct skep_project_id *project,
                             const struct skep_shard *shard, uint64_t below, struct skep_error *err)
 {
-    struct skep_query *query = use(db, DROP_SEALED_BANS, project, err);
+    struct skep_query *query = use_to_write(db, DROP_SEALED_BANS, project, err);
     if (query == NULL) {
         return skep_db_failure(err);
     }

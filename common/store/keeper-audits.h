@@ -71,6 +71,8 @@ int skep_keeper_db_donor_audits(struct skep_keeper_db *db, const struct skep_pro
 /* Rows by verdict. */
 int skep_keeper_db_count_audits(struct skep_keeper_db *db, const struct skep_project_id *project,
                                 uint64_t ret_counts[SKEP_AUDIT_VERDICTS], struct skep_error *err);
+/* Grows with every call that may have changed a row: as long as it is the same, what was worked out from them holds. */
+uint64_t skep_keeper_db_audit_changes(const struct skep_keeper_db *db);
 /* Was an update of this donor found invalid? False too when the database does not answer. */
 bool skep_keeper_db_caught(struct skep_keeper_db *db, const struct skep_project_id *project,
                            const struct skep_peer_id *donor);

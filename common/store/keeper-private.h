@@ -45,6 +45,7 @@ enum skep_keeper_query {
 
 struct skep_keeper_db {
     struct skep_db *db;
+    uint64_t audit_changes;
 };
 
 /* Inside a transaction: forgets donors, then writes rows. */

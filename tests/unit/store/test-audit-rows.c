@@ -110,6 +110,33 @@ static void a_removed_row_has_never_been(void **state)
     assert_true(seen.numbers[0] == 1 && seen.numbers[1] == 2);
 }
 
+static void whatever_may_change_a_row_is_counted(void **state)
+{
+    const struct fixture *fixture = *state;
+    struct skep_audit_row row;
+    uint64_t changes[5];
+    add(fixture, 1, &DONOR);
+    changes[0] = skep_keeper_db_audit_changes(fixture->db);
+    add(fixture, 2, &DONOR);
+    changes[1] = skep_keeper_db_audit_changes(fixture->db);
+    judge(fixture, 1, SKEP_AUDIT_UNANSWERED);
+    changes[2] = skep_keeper_db_audit_changes(fixture->db);
+    assert_int_equal(
+        skep_keeper_db_remove_audit(fixture->db, &PROJECT, &(struct skep_hash){{2}}, NULL),
+        SKEP_OK);
+    changes[3] = skep_keeper_db_audit_changes(fixture->db);
+    assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &TRUNK, 9999, NULL),
+                     SKEP_OK);
+    changes[4] = skep_keeper_db_audit_changes(fixture->db);
+    for (size_t i = 1; i < 5; i++) {
+        assert_true(changes[i] > changes[i - 1]);
+    }
+    assert_int_equal(
+        skep_keeper_db_get_audit(fixture->db, &PROJECT, &(struct skep_hash){{1}}, &row, NULL),
+        SKEP_ERR_NOT_FOUND);
+    assert_int_equal(skep_keeper_db_audit_changes(fixture->db), changes[4]);
+}
+
 static void a_row_comes_back_whole(void **state)
 {
     struct fixture *fixture = *state;
@@ -256,6 +283,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         WITH_KEEPER(what_is_open_is_found_again_in_the_order_in_which_it_came),
         WITH_KEEPER(a_removed_row_has_never_been),
+        WITH_KEEPER(whatever_may_change_a_row_is_counted),
         WITH_KEEPER(a_row_comes_back_whole),
         WITH_KEEPER(
             silence_about_a_part_that_came_late_is_said_of_what_had_its_verdict_but_undoes_no_ban),
