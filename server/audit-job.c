@@ -288,6 +288,48 @@ bool skep_audit_load_complete(const struct skep_audit_load *load,
     return all != NULL && has_chunks(load);
 }
 
+/* Was it kept here once, and is not held for the job? What is newer than ours we have not got yet. */
+static bool is_gone(const struct skep_audit_load *load, const struct skep_kept_shard *shard,
+                    uint64_t version)
+{
+    char *path = state_path(load, shard, version);
+    bool held = skep_file_exists(path);
+    free(path);
+    return !held && version < shard->versions[shard->version_count - 1].version;
+}
+
+/* What an update of the job begins with is known to have been here. */
+static bool has_base(const struct skep_audit_load *load, const struct skep_kept_shard *shard,
+                     uint64_t version)
+{
+    bool has = false;
+    for (size_t i = 0; i < load->update_count; i++) {
+        has = has || (load->updates[i].shard == shard && load->updates[i].base_version == version);
+    }
+    return has;
+}
+
+/* Is a state not held because only the trunk's list names it, or is there no such list? */
+static bool names_what_is_gone(const struct skep_audit_load *load)
+{
+    bool gone = !load->has_trunk;
+    for (size_t i = 0; i < load->part_count && !gone; i++) {
+        const struct skep_kept_shard *shard = part_shard(load, i);
+        uint64_t version = load->parts[i].base_version;
+        gone = shard == NULL || (is_gone(load, shard, version) && !has_base(load, shard, version));
+    }
+    return gone;
+}
+
+bool skep_audit_load_is_too_late(const struct skep_audit_load *load)
+{
+    bool gone = false;
+    for (size_t i = 0; i < load->update_count && !gone; i++) {
+        gone = is_gone(load, load->updates[i].shard, load->updates[i].base_version);
+    }
+    return gone || (!load->pinned && names_what_is_gone(load));
+}
+
 bool skep_audit_load_is_silent(const struct skep_audit_load *load,
                                const struct skep_evidence *evidence)
 {
@@ -295,9 +337,8 @@ bool skep_audit_load_is_silent(const struct skep_audit_load *load,
     if (load->resumed || load->crowded) {
         return false;
     }
-    /* A state that is not held is one that only the donor's list names, or the list is lacking. */
     skep_audit_load_histories(load, is_there, &all);
-    return !load->pinned || all == NULL;
+    return all == NULL || (!load->pinned && !load->late && names_what_is_gone(load));
 }
 
 /* ---- the folder ---- */

@@ -79,7 +79,11 @@ void skep_audit_load_histories(const struct skep_audit_load *load,
 /* Is everything there that repeating it takes? */
 bool skep_audit_load_complete(const struct skep_audit_load *load,
                               const struct skep_evidence *evidence, uint64_t now_ms);
-/* Has its donor kept us waiting? Not if all that is lacking is ours: the data, room, or the time that this keeper was away. */
+/* Have states that repeating it takes been here and are gone? Of a job that is taken up again, late. */
+bool skep_audit_load_is_too_late(const struct skep_audit_load *load);
+/* Has its donor kept us waiting? Not if all that is lacking is ours: the data, room, the time that this keeper was away, versions that it has not
+ * got yet, or what updates began with that it took. Of states then only those count that nothing but the trunk's list names and that are kept no more;
+ * and a list that never came. */
 bool skep_audit_load_is_silent(const struct skep_audit_load *load,
                                const struct skep_evidence *evidence);
 /* Makes the folder one that skep-worker takes; *ret_path is the job file, which the caller frees. SKEP_ERR_HASH if our disk has changed a state or the

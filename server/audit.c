@@ -463,7 +463,7 @@ static void take_up_again(struct skep_audit *audit, struct skep_audit_job *job)
 }
 
 /* An expert's update that comes when the lot for its job has fallen: with the trunk's update, which is among the blobs as long as its version is, the
- * job can be repeated once more. False if it is gone. */
+ * job can be repeated once more. False if it is gone, or what the job began with is. */
 static bool take_late(struct skep_project *project, struct skep_audit_job *job,
                       const struct skep_audit_row *row)
 {
@@ -475,7 +475,21 @@ static bool take_late(struct skep_project *project, struct skep_audit_job *job,
         return true;
     }
     load->late = true;
-    return skep_audit_load_add(load, &trunk, now_of(project->host->audit), NULL) == SKEP_OK;
+    return skep_audit_load_add(load, &trunk, now_of(project->host->audit), NULL) == SKEP_OK &&
+           !skep_audit_load_is_too_late(load);
+}
+
+/* Experts' updates that came too late to be repeated: the trunk's verdict stays, for nobody was asked for anything. */
+static void leave_out(struct skep_audit *audit, struct skep_audit_job *job)
+{
+    struct skep_audit_load *load = job->load;
+    for (size_t i = 0; i < load->update_count; i++) {
+        if (load->updates[i].shard->shard.kind != SKEP_SHARD_TRUNK) {
+            write_verdict(load, i, SKEP_AUDIT_UNANSWERED, NULL, 0);
+        }
+    }
+    skep_audit_queue_remove(&audit->queue, job);
+    skep_audit_load_remove(load);
 }
 
 /* Experts' updates of a trusted donor, which waited for the trunk's: now the job can be drawn as a whole. Not the trunk's own, which its intake lets in: a
@@ -512,7 +526,7 @@ static void take(struct skep_project *project, const struct skep_audit_row *row,
     if (!take_late(project, job, row)) {
         skep_log(SKEP_LOG_INFO, "update %.12s of donor %.12s came too long after the trunk's",
                  skep_id_text(row->update.bytes), skep_id_text(row->donor.bytes));
-        skep_audit_end_all(audit, job, SKEP_AUDIT_UNANSWERED);
+        leave_out(audit, job);
         return;
     }
     take_up_again(audit, job);

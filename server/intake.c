@@ -180,7 +180,26 @@ static int check_body(struct arrival *arrival, struct skep_error *err)
                                  arrival->body, arrival->body_size, err);
 }
 
-/* What only those who audit look at: banned donors, breaks in the chain of histories. It is what this keeper has seen and others need not have,
+/* A version that we have not got can be one that nobody has: then the job could not be repeated, and the donor would be free of its audit. */
+static int check_parts(const struct arrival *arrival, const struct skep_update_part *parts,
+                       size_t count, struct skep_error *err)
+{
+    for (size_t i = 0; i < count && skep_trust_audits(arrival->project); i++) {
+        const struct skep_kept_shard *shard =
+            skep_project_shard(arrival->project, &parts[i].shard, NULL);
+        uint64_t head = shard != NULL ? skep_kept_shard_head(shard)->version : UINT64_MAX;
+        if (parts[i].base_version > head) {
+            return skep_refuse(
+                err, SKEP_REFUSAL_BASE_AHEAD,
+                "the job began with version %llu of %s, the newest here is %llu: try "
+                "again later",
+                (unsigned long long)parts[i].base_version, shard->text, (unsigned long long)head);
+        }
+    }
+    return SKEP_OK;
+}
+
+/* What only those who audit look at: versions that are not here yet, banned donors, breaks in the chain of histories. It is what this keeper has seen and others need not have,
  * so it says what we propose, and not what we hold of what they have voted for: a donor that shows each keeper another past would stop the shard. */
 static int check_donor(struct arrival *arrival, struct skep_error *err)
 {
@@ -193,6 +212,9 @@ static int check_donor(struct arrival *arrival, struct skep_error *err)
     int result = SKEP_OK;
     if (statement->part_count != 0) {
         result = skep_update_open_parts(arrival->file, arrival->file_size, &parts, &count, err);
+    }
+    if (result == SKEP_OK) {
+        result = check_parts(arrival, parts, count, err);
     }
     if (result == SKEP_OK) {
         result = skep_trust_check(arrival->project, statement, parts, err);

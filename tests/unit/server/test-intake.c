@@ -22,6 +22,7 @@
 #include "server/api/api.h"
 #include "server/api/reply.h"
 #include "server/audit-internal.h"
+#include "server/audit-job.h"
 #include "server/audit.h"
 #include "server/beacons.h"
 #include "server/host.h"
@@ -1181,6 +1182,94 @@ static void an_experts_update_that_comes_after_the_lot_has_one_of_its_own(void *
     skep_audit_close(scene->host.audit);
 }
 
+/* The lot for its job has fallen, its trunk's update is here, and what that began with is gone. */
+static void
+what_comes_too_late_to_be_repeated_is_left_out_and_not_held_against_its_donor(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_kept_shard *trunk = trunk_of(scene);
+    struct skep_version_row head = {.version = HEAD, .payload_hash = trunk->versions[0].payload};
+    struct draft draft;
+    open_audits(scene);
+    begin(scene, &draft, 0);
+    trust(scene, &draft, SKEP_REPUTATION_MOST);
+    struct skep_hash update = hand_in_part(scene, &draft, 0);
+    seal_with_lot(scene, 0, &update, false);
+    for (size_t i = 0; i < SKEP_KEPT_VERSIONS; i++) {
+        trunk->versions[i].version += SKEP_KEPT_VERSIONS;
+    }
+    assert_int_equal(skep_keeper_db_add_version(scene->host.db, &scene->project->manifest.project,
+                                                &trunk->shard, &head, NULL, 0, NULL),
+                     SKEP_OK);
+    struct skep_hash expert = hand_in_part(scene, &draft, EXPERT_HERE);
+    assert_false(is_admitted(scene, EXPERT_HERE, &expert, &draft));
+    assert_int_equal(verdict_of(scene, &expert), SKEP_AUDIT_UNANSWERED);
+    assert_int_equal(verdict_of(scene, &update), SKEP_AUDIT_NOT_DRAWN);
+    assert_true(skep_trust_is_trusted(scene->project, &draft.statement.donor));
+    assert_int_equal(scene->host.audit->queue.count, 0);
+    draft_done(&draft);
+    skep_audit_close(scene->host.audit);
+}
+
+static void a_donor_does_not_pay_for_states_that_a_keeper_lacks(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_kept_shard *expert = scene->project->shards[EXPERT_HERE];
+    struct skep_update_part part = {.shard = expert->shard, .base_version = HEAD + 1};
+    struct skep_audit_update update = {.shard = expert};
+    struct skep_audit_load load = {.project = scene->project,
+                                   .folder = scene->folder,
+                                   .has_trunk = true,
+                                   .updates = &update,
+                                   .part_count = 1,
+                                   .parts = &part};
+    open_audits(scene);
+    const struct skep_evidence *evidence = scene->host.audit->evidence;
+    assert_false(skep_audit_load_is_silent(&load, evidence)); /* we are behind */
+    part.base_version = HEAD - SKEP_KEPT_VERSIONS;
+    assert_true(skep_audit_load_is_silent(&load, evidence)); /* nothing else names it */
+    load.late = true;                                        /* it was here in time */
+    assert_false(skep_audit_load_is_silent(&load, evidence));
+    load.late = false;
+    load.update_count = 1; /* and here we took what began with it */
+    update.base_version = part.base_version;
+    assert_false(skep_audit_load_is_silent(&load, evidence));
+    part.shard = skep_manifest_shard(&scene->project->manifest, EXPERT_THERE);
+    assert_true(skep_audit_load_is_silent(&load, evidence)); /* there is no such shard */
+    skep_audit_close(scene->host.audit);
+}
+
+static void a_job_with_a_version_that_is_not_here_is_sent_away_until_it_is(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_error err = {0};
+    struct draft draft;
+    struct skep_update_part part = {.shard = scene->project->shards[EXPERT_HERE]->shard,
+                                    .base_version = HEAD + 1};
+    open_audits(scene);
+    scene->project->manifest.trust.audits = true;
+    scene->project->kept_count = scene->project->shard_count;
+    begin(scene, &draft, 0);
+    draft.statement.part_count = 1;
+    draft.statement.parts = &part;
+    seal(&draft);
+    assert_int_equal(hand_in(scene, &draft, &err), SKEP_ERR_STATE);
+    assert_int_equal(err.reason, SKEP_REFUSAL_BASE_AHEAD);
+    assert_int_equal(waiting(scene), 0);
+    /* but not if others have voted for it: they may be ahead of us */
+    assert_int_equal(skep_intake_fetched(scene->project, draft.file.data, draft.file.size, &err),
+                     SKEP_OK);
+    draft_done(&draft);
+    part.base_version = HEAD;
+    begin(scene, &draft, 0);
+    draft.statement.part_count = 1;
+    draft.statement.parts = &part;
+    seal(&draft);
+    assert_int_equal(hand_in(scene, &draft, &err), SKEP_OK);
+    draft_done(&draft);
+    skep_audit_close(scene->host.audit);
+}
+
 /* The trunk's next version, with one update in its list. */
 static void seal_next(struct scene *scene, const struct skep_hash *update,
                       const struct draft *draft)
@@ -1307,6 +1396,13 @@ int main(void)
             set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             an_experts_update_that_comes_after_the_lot_has_one_of_its_own, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(
+            what_comes_too_late_to_be_repeated_is_left_out_and_not_held_against_its_donor, set_up,
+            tear_down),
+        cmocka_unit_test_setup_teardown(a_donor_does_not_pay_for_states_that_a_keeper_lacks, set_up,
+                                        tear_down),
+        cmocka_unit_test_setup_teardown(
+            a_job_with_a_version_that_is_not_here_is_sent_away_until_it_is, set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             a_rival_that_the_agreement_asks_for_is_held_until_one_of_them_is_merged, set_up,
             tear_down),
