@@ -51,8 +51,8 @@ struct skep_audit_load {
     bool pinned;       /* all states are in the folder */
     bool late;         /* the lot for the trunk's update fell before the others came */
     bool resumed;      /* open when the keeper ended: nobody was here when it was asked for */
-    bool prolonged;    /* it waits for the second time because of that: */
-    bool crowded;      /* a history that it needs was shown, and there was no room */
+    bool crowded;      /* a history that it needs was shown, and there was no room; */
+    bool prolonged;    /* it waits for the second time because of that */
 };
 
 struct skep_hash skep_audit_id(const struct skep_project_id *project,

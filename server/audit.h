@@ -7,17 +7,17 @@
  * at once; what the job began with is held until the seal that merged it draws it (skep_audit_drawn()) or not. For a draw or in probation the
  * donor is asked for its histories: the answer to its update, or to a later one, says "evidence": "wanted", and GET .../evidence lists them.
  *
- * One lot for a job, with its chance (swarm/reputation.h), from the trunk's seal that has its update in its list: nobody knew that when any of its
- * updates was published, and all keepers draw the same. On what that seal shows to be strange it always falls. So that no update goes
- * without a lot: a trusted donor's experts' updates wait for the trunk's of their job, which says what it takes to repeat it; those that come when the
- * lot has fallen have another, from the first seal of an expert that lists one of them, and who does not answer that one has not answered for the job; and where no trunk's seal lists the trunk's in time, the one that makes it
- * stale draws.
+ * One lot for a job, with its chance (swarm/reputation.h), from the trunk's seal that has its update in its list: nobody knew that when any
+ * of its updates was published, and all keepers draw the same. On what that seal shows to be strange it always falls. So that no update
+ * goes without a lot: a trusted donor's experts' updates wait for the trunk's of their job, which says what it takes to repeat it; those
+ * that come when the lot has fallen have another, from the first seal of an expert that lists one of them, and who does not answer that one
+ * has not answered for the job; and where no trunk's seal lists the trunk's in time, the one that makes it stale draws.
  *
  * A job whose updates are not what its trunk's list says, or whose history is one of another shard, is invalid and need not be repeated.
  *
- * "Unanswered" is only who was asked and did not show, or whose job came to numbers that are none each time it was repeated; what went wrong here, what this keeper had no
- * room or no data for, or has begun to ask for after a restart, is "not drawn". An update under agreement comes without the question for room; where there is
- * none it is left undrawn, too.
+ * "Unanswered" is only who was asked and did not show, or whose job came to numbers that are none each time it was repeated; what went
+ * wrong here, what this keeper had no room or no data for, or has begun to ask for after a restart, is "not drawn". An update under
+ * agreement comes without the question for room; where there is none it is left undrawn, too.
  *
  * One worker at a time, niced, on one thread. What waits is in the database and in DIR/audit, so a crash loses no update; a
  * lot that had fallen on a trusted donor and was not answered yet is lost with it.
@@ -65,10 +65,11 @@ bool skep_audit_asks(struct skep_project *project, const struct skep_hash *updat
 /* What the donor of this update has passed of its probation (trust.h); false where nothing is known of that. */
 bool skep_audit_tells(struct skep_project *project, const struct skep_hash *update,
                       unsigned *ret_passed);
-/* The agreement of the other keepers asks for an update that is held back here (audit-asked.h). Once it has asked for SKEP_AUDIT_YIELD_MS it may have it: a
- * majority may have voted for it already, and no version would be sealed any more. If the update was found invalid here or its donor is banned it has to ask for
- * SKEP_AUDIT_LAST_YIELD_MS: until then the others can find the same, or agree on a list without it (swarm/round.h); but where one of them has
- * voted for it and the rest are gone nothing else is ever sealed, and a shard that halts costs more than one false update, clipped as all are. */
+/* The agreement of the other keepers asks for an update that is held back here (audit-asked.h). Once it has asked for SKEP_AUDIT_YIELD_MS
+ * it may have it: a majority may have voted for it already, and no version would be sealed any more. If the update was found invalid here
+ * or its donor is banned it has to ask for SKEP_AUDIT_LAST_YIELD_MS: until then the others can find the same, or agree on a list without it
+ * (swarm/round.h); but where one of them has voted for it and the rest are gone nothing else is ever sealed, and a shard that halts costs
+ * more than one false update, clipped as all are. */
 bool skep_audit_yields(struct skep_project *project, const struct skep_hash *update);
 /* A version was sealed: lots fall. */
 void skep_audit_sealed(struct skep_kept_shard *shard, const struct skep_seal *seal,

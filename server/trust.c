@@ -13,9 +13,9 @@
 #include "server/project.h"
 #include "server/shard.h"
 
-#define CHAIN 16u /* earlier updates of a donor that are looked at, */
-#define ANSWERS                                                                                    \
-    1024u /* of the trunk, for how it answered: more than a probation of which half is silence */
+#define CHAIN 16u /* earlier updates of a donor that are looked at */
+/* Of the trunk, for how it answered: more than a probation of which half is silence. */
+#define ANSWERS 1024u
 #define VERDICTS 65536u /* the newest, looked at for such as no seal holds */
 
 bool skep_trust_audits(const struct skep_project *project)

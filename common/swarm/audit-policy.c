@@ -9,7 +9,6 @@
 /* Rounds in which the least alike is audited, and the next too. */
 #define LEAST_OF 8u
 #define LEAST_TWO_OF 32u
-/* Norms between an 8th of the median and 8 times it are nothing strange. */
 
 _Static_assert(SKEP_PROBATION == SKEP_TURN_COST * (1 + SKEP_AUDIT_DELAY),
                "where the curve leaves 1");

@@ -87,10 +87,11 @@ struct skep_reputations *skep_reputations_new(size_t limit);
 void skep_reputations_free(struct skep_reputations *table);
 
 /*
- * The next trunk version. A version skipped or repeated is SKEP_ERR_STATE, another shard SKEP_ERR_ARGUMENT; then nothing changes.
- * Receipts count as presence if the update was merged or audited, audited ones and valid findings (of a donor that is known) as n + 1; an invalid finding bans its donor,
- * known or not. A full table forgets the smallest n, of equals the one seen longest ago; bans last, the oldest first. (Forgetting one with n = 0 changes
- * nothing for it but its count of merged updates.) That costs one pass over the table for each donor it takes in, some milliseconds.
+ * The next trunk version. A version skipped or repeated is SKEP_ERR_STATE, another shard SKEP_ERR_ARGUMENT; then nothing changes. Receipts
+ * count as presence if the update was merged or audited, audited ones and valid findings (of a donor that is known) as n + 1; an invalid
+ * finding bans its donor, known or not. A full table forgets the smallest n, of equals the one seen longest ago; bans last, the oldest
+ * first. (Forgetting one with n = 0 changes nothing for it but its count of merged updates.) That costs one pass over the table for each
+ * donor it takes in, some milliseconds.
  */
 int skep_reputation_apply(struct skep_reputations *table, const struct skep_seal *seal,
                           struct skep_error *err);

@@ -6,14 +6,15 @@
  *   WAITING --------------> OPEN ------------------------------> AGREEING ------------------> SEALED -> WAITING (version + 1)
  *                                 leader: merge, vote, propose         \__ attempt timeout: next leader prepares attempt + 1
  *
- * It is single-decree Paxos (Lamport, The Part-Time Parliament, 1998) per version: attempt numbers are ballots, each owned by one
- * keeper (replicas.h). Attempt 0 needs no prepare. Any keeper votes at most once per attempt, only in attempts it has promised
- * nothing above, only for a seal that says of its list exactly what its own merge found (struct skep_round_outcome), and writes promise
- * or vote to disk before it is sent. A leader of attempt > 0 collects promises of so many that no majority is without one of them (count -
- * quorum + 1: Howard et al., Flexible Paxos, 2016) and must propose again the list voted for in the highest attempt among them. A promise that tells
- * of a vote that we could not give is set aside, as if it were lost: one keeper's bad vote does not bind the others. So two different versions v+1 cannot both be sealed while keepers crash, restart, and lose or delay
- * messages. One list may be sealed in two attempts, which is why the hash chain leaves the attempt out (skep_seal_hash()). Keepers
- * that lie are for the Byzantine agreement that will replace this machine. Statements and the hash chain stay.
+ * It is single-decree Paxos (Lamport, The Part-Time Parliament, 1998) per version: attempt numbers are ballots, each owned by one keeper
+ * (replicas.h). Attempt 0 needs no prepare. Any keeper votes at most once per attempt, only in attempts it has promised nothing above, only
+ * for a seal that says of its list exactly what its own merge found (struct skep_round_outcome), and writes promise or vote to disk before
+ * it is sent. A leader of attempt > 0 collects promises of so many that no majority is without one of them (count - quorum + 1: Howard et
+ * al., Flexible Paxos, 2016) and must propose again the list voted for in the highest attempt among them. A promise that tells of a vote
+ * that we could not give is set aside, as if it were lost: one keeper's bad vote does not bind the others. So two different versions v+1
+ * cannot both be sealed while keepers crash, restart, and lose or delay messages. One list may be sealed in two attempts, which is why the
+ * hash chain leaves the attempt out (skep_seal_hash()). Keepers that lie are for the Byzantine agreement that will replace this machine.
+ * Statements and the hash chain stay.
  *
  * When to close: window_ms after the first update; the trunk as soon as every donor that the last versions merged has sent one (at
  * least two at version 0, at least least_updates); an expert as soon as the host hurries it, which it does when the trunk closes,
@@ -150,8 +151,9 @@ void skep_round_merged(struct skep_round *round, uint64_t base,
 /* A message whose signature was checked; senders outside the replica set are ignored. */
 void skep_round_receive(struct skep_round *round, const struct skep_message *message,
                         uint64_t now_ms);
-/* The host has stored this seal and its state as the new head (by COMMIT or CATCH_UP). After a CATCH_UP over several versions call it for each seal, oldest first, so that `recent` stays whole; `payload_hash` is its skep_seal_hash(), as skep_seal_open() gives it; it never starts
- * anything itself but asks for a tick (deadline 0). */
+/* The host has stored this seal and its state as the new head (by COMMIT or CATCH_UP). After a CATCH_UP over several versions call it for
+ * each seal, oldest first, so that `recent` stays whole; `payload_hash` is its skep_seal_hash(), as skep_seal_open() gives it; it never
+ * starts anything itself but asks for a tick (deadline 0). */
 void skep_round_sealed(struct skep_round *round, const struct skep_seal *seal,
                        const struct skep_hash *payload_hash, uint64_t now_ms);
 void skep_round_tick(struct skep_round *round, uint64_t now_ms);
