@@ -47,12 +47,13 @@ struct skep_audit_load {
     struct skep_hash trunk_before;
     size_t part_count;
     struct skep_update_part *parts;
-    uint64_t trunk_ms; /* since then */
-    bool pinned;       /* all states are in the folder */
-    bool late;         /* the lot for the trunk's update fell before the others came */
-    bool resumed;      /* open when the keeper ended: nobody was here when it was asked for */
-    bool crowded;      /* a history that it needs was shown, and there was no room; */
-    bool prolonged;    /* it waits for the second time because of that */
+    uint64_t trunk_ms;     /* since then */
+    uint64_t came_version; /* the trunk's newest when the first came */
+    bool pinned;           /* all states are in the folder */
+    bool late;             /* the lot for the trunk's update fell before the others came */
+    bool resumed;          /* open when the keeper ended: nobody was here when it was asked for */
+    bool crowded;          /* a history that it needs was shown, and there was no room; */
+    bool prolonged;        /* it waits for the second time because of that */
 };
 
 struct skep_hash skep_audit_id(const struct skep_project_id *project,

@@ -44,16 +44,33 @@ static void draw(struct skep_audit *audit, struct skep_audit_job *job,
     }
 }
 
-/* Without the trunk's update it is one of a job that is over: its own version says. */
-static bool is_stale(const struct skep_audit_load *load, uint64_t trunk_version)
+static bool is_past(uint64_t base, uint64_t head)
 {
-    uint64_t base = load->trunk_version;
-    uint64_t head = trunk_version;
-    if (!load->has_trunk && load->update_count > 0) {
-        base = load->updates[0].base_version;
-        head = skep_kept_shard_head(load->updates[0].shard)->version;
-    }
     return base + SKEP_LIMIT_STALENESS + 1 < head;
+}
+
+/* No version can merge any of its updates. */
+static bool are_all_stale(const struct skep_audit_load *load)
+{
+    bool stale = true;
+    for (size_t i = 0; i < load->update_count && stale; i++) {
+        const struct skep_audit_update *update = &load->updates[i];
+        stale = is_past(update->base_version, skep_kept_shard_head(update->shard)->version);
+    }
+    return stale;
+}
+
+/* Experts' updates whose trunk's did not come. What may be merged yet waits for it as long as it can come, and is left out if it did not: without it
+ * nobody could repeat the job, and no lot would fall on it. */
+static void end_without_trunk(struct skep_audit *audit, struct skep_audit_job *job,
+                              uint64_t trunk_version)
+{
+    const struct skep_audit_load *load = job->load;
+    if (are_all_stale(load)) {
+        skep_audit_end_all(audit, job, SKEP_AUDIT_NOT_DRAWN);
+    } else if (is_past(load->came_version, trunk_version)) {
+        skep_audit_end_all(audit, job, SKEP_AUDIT_UNANSWERED);
+    }
 }
 
 /* The trunk's, by which a job is drawn at all keepers in whatever order its updates came; NULL if it has none. */
@@ -76,8 +93,14 @@ static void end_stale(struct skep_audit *audit, const struct skep_project *proje
     for (struct skep_audit_job *job = audit->queue.jobs; job != NULL; job = next) {
         const struct skep_audit_load *load = job->load;
         next = job->next;
-        if (job->stage != SKEP_AUDIT_PINNED || load->project != project ||
-            !is_stale(load, version)) {
+        if (job->stage != SKEP_AUDIT_PINNED || load->project != project) {
+            continue;
+        }
+        if (!load->has_trunk) {
+            end_without_trunk(audit, job, version);
+            continue;
+        }
+        if (!is_past(load->trunk_version, version)) {
             continue;
         }
         const struct skep_hash *update = trunk_update(load);

@@ -432,6 +432,7 @@ static struct skep_audit_job *job_of(struct skep_project *project, const struct 
     if (job != NULL) {
         struct skep_audit_load *load = skep_audit_load_new(project, &row->donor, &row->ticket);
         load->resumed = resumed;
+        load->came_version = skep_kept_shard_head(project->shards[0])->version;
         job->load = load;
     }
     return job;

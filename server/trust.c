@@ -339,8 +339,8 @@ bool skep_trust_trunk_came(const struct skep_project *project, const struct skep
 static bool can_be_drawn(const struct skep_project *project, const struct skep_audit_row *row)
 {
     struct skep_audit_row trunk;
-    return row->shard.kind == SKEP_SHARD_TRUNK || row->verdict == SKEP_AUDIT_NOT_DRAWN ||
-           (row->verdict == SKEP_AUDIT_OPEN &&
+    return row->shard.kind == SKEP_SHARD_TRUNK ||
+           ((row->verdict == SKEP_AUDIT_NOT_DRAWN || row->verdict == SKEP_AUDIT_OPEN) &&
             skep_trust_trunk_came(project, &row->donor, &row->ticket, &trunk));
 }
 

@@ -1118,6 +1118,49 @@ static void a_job_that_no_version_of_the_trunk_merges_is_drawn_when_it_is_stale(
     skep_audit_close(scene->host.audit);
 }
 
+/* Two experts' updates of one job; the first is stale at once. */
+static void hand_in_two(struct scene *scene, struct draft *draft, struct skep_hash ret_updates[2])
+{
+    begin(scene, draft, EXPERT_HERE);
+    trust(scene, draft, SKEP_REPUTATION_MOST);
+    ret_updates[0] = hand_in_part(scene, draft, EXPERT_HERE);
+    ret_updates[1] = hand_in_part(scene, draft, EXPERT_THERE);
+    scene->project->shards[EXPERT_HERE]->versions[0].version += SKEP_LIMIT_STALENESS + 2;
+}
+
+/* That one shard has gone on says nothing of the others: what may be merged yet must not get by without a lot. */
+static void experts_updates_wait_for_the_trunks_as_long_as_it_can_come(void **state)
+{
+    struct scene *scene = *state;
+    struct skep_kept_shard **shards = scene->project->shards;
+    struct skep_hash updates[2];
+    struct skep_hash none = {{0}};
+    struct draft draft;
+    uint64_t version = HEAD;
+    assert_int_equal(
+        skep_kept_shard_open(scene->project, EXPERT_THERE, &shards[EXPERT_THERE], NULL), SKEP_OK);
+    pretend_versions(shards[EXPERT_THERE]);
+    open_audits(scene);
+    hand_in_two(scene, &draft, updates);
+    while (version < HEAD + SKEP_LIMIT_STALENESS + 1) {
+        seal_at(scene, 0, ++version, false, &none, true);
+        assert_int_equal(verdict_of(scene, &updates[0]), SKEP_AUDIT_OPEN);
+        assert_int_equal(verdict_of(scene, &updates[1]), SKEP_AUDIT_OPEN);
+    }
+    seal_at(scene, 0, ++version, false, &none, true);
+    assert_int_equal(verdict_of(scene, &updates[1]), SKEP_AUDIT_UNANSWERED);
+    assert_false(is_admitted(scene, EXPERT_THERE, &updates[1], &draft));
+    assert_true(skep_trust_is_trusted(scene->project, &draft.statement.donor));
+    draft_done(&draft);
+    shards[EXPERT_HERE]->versions[0].version = HEAD;
+    hand_in_two(scene, &draft, updates);
+    shards[EXPERT_THERE]->versions[0].version += SKEP_LIMIT_STALENESS + 2;
+    seal_at(scene, 0, HEAD + 1, false, &none, true);
+    assert_int_equal(verdict_of(scene, &updates[1]), SKEP_AUDIT_NOT_DRAWN);
+    draft_done(&draft);
+    skep_audit_close(scene->host.audit);
+}
+
 /* Makes the keeper look at what waits: somebody shows the history that a job of its began with. */
 static void let_keeper_look(struct scene *scene)
 {
@@ -1391,6 +1434,8 @@ int main(void)
             tear_down),
         cmocka_unit_test_setup_teardown(
             a_job_that_no_version_of_the_trunk_merges_is_drawn_when_it_is_stale, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(experts_updates_wait_for_the_trunks_as_long_as_it_can_come,
+                                        set_up, tear_down),
         cmocka_unit_test_setup_teardown(
             whoever_does_not_answer_for_an_update_that_came_late_has_not_answered_for_the_job,
             set_up, tear_down),

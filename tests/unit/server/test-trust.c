@@ -136,6 +136,28 @@ static void a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer(v
     assert_true(admits(scene, open, &DONOR));
 }
 
+static void an_experts_update_goes_nowhere_without_the_trunks(void **state)
+{
+    struct scene *scene = *state;
+    earn(scene, SKEP_PROBATION);
+    for (uint8_t i = 0; i < 2; i++) {
+        struct skep_audit_row row = {.update = {{(uint8_t)(i + 1)}},
+                                     .shard = {.kind = SKEP_SHARD_FFN},
+                                     .donor = DONOR,
+                                     .ticket = {{(uint8_t)(i + 1)}},
+                                     .verdict = i == 0 ? SKEP_AUDIT_OPEN : SKEP_AUDIT_NOT_DRAWN};
+        struct skep_audit_row trunk = row;
+        trunk.shard.kind = SKEP_SHARD_TRUNK;
+        trunk.update.bytes[0] += 2;
+        struct skep_keeper_db *db = scene->host.db;
+        const struct skep_project_id *project = &scene->project.manifest.project;
+        assert_int_equal(skep_keeper_db_add_audit(db, project, &row, NULL), SKEP_OK);
+        assert_false(admits(scene, row.update, &DONOR));
+        assert_int_equal(skep_keeper_db_add_audit(db, project, &trunk, NULL), SKEP_OK);
+        assert_true(admits(scene, row.update, &DONOR));
+    }
+}
+
 static void silence_in_a_probation_makes_it_no_longer_and_after_it_begins_another(void **state)
 {
     struct scene *scene = *state;
@@ -326,6 +348,7 @@ int main(void)
         IN_SCENE(who_was_caught_is_banned_and_nobody_else),
         IN_SCENE(what_a_donor_has_passed_of_its_probation_is_known_from_the_seals),
         IN_SCENE(a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer),
+        IN_SCENE(an_experts_update_goes_nowhere_without_the_trunks),
         IN_SCENE(silence_in_a_probation_makes_it_no_longer_and_after_it_begins_another),
         IN_SCENE(a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing),
         IN_SCENE(what_a_seal_bans_is_banned_where_nothing_is_audited_too),
