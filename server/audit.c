@@ -117,6 +117,9 @@ static void write_verdict(const struct skep_audit_load *load, size_t i,
     struct skep_project *project = load->project;
     const struct skep_audit_update *update = &load->updates[i];
     struct skep_error reason = {0};
+    if (verdict == SKEP_AUDIT_UNANSWERED && update->shard->shard.kind == SKEP_SHARD_TRUNK) {
+        verdict = skep_trust_silence(project, &load->donor);
+    }
     project->audited[verdict]++;
     struct skep_audit_row row = {.update = update->hash,
                                  .verdict = verdict,

@@ -234,38 +234,29 @@ void skep_trust_tell(struct skep_kept_shard *trunk)
 
 /* ---- donors ---- */
 
-/* Verdicts of a donor that say something of it, newest first. */
+/* A donor's verdicts, newest first, back to the silence that its debt is of. */
 struct answers {
-    size_t count;
-    bool valid[ANSWERS];
+    unsigned valid;
+    bool silent;
 };
 
 static int look_at_answer(void *user, const struct skep_audit_row *row)
 {
     struct answers *answers = user;
-    if (row->verdict == SKEP_AUDIT_VALID || row->verdict == SKEP_AUDIT_UNANSWERED) {
-        answers->valid[answers->count++] = row->verdict == SKEP_AUDIT_VALID;
-    }
-    return SKEP_OK;
+    answers->valid += row->verdict == SKEP_AUDIT_VALID;
+    answers->silent = row->verdict == SKEP_AUDIT_UNANSWERED;
+    return answers->silent || answers->valid >= SKEP_PROBATION ? SKEP_ERR_DUPLICATE : SKEP_OK;
 }
 
-/* How many jobs have yet to be found valid since the donor fell silent. Silence while some are owed adds none: nothing of it is believed unseen
- * meanwhile, so it gains nothing, and an honest one that is switched off at night must come to an end. */
+/* How many jobs have yet to be found valid since the donor fell silent. What lies before that says nothing, so that no debt comes back when rows
+ * are forgotten. */
 static unsigned count_owed(const struct skep_project *project, const struct skep_peer_id *donor)
 {
     const struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
-    struct answers answers = {.count = 0};
-    unsigned owed = 0;
+    struct answers answers = {.valid = 0};
     (void)skep_keeper_db_donor_audits(project->host->db, &project->manifest.project, donor, &trunk,
                                       ANSWERS, look_at_answer, &answers, NULL);
-    for (size_t i = answers.count; i > 0; i--) {
-        if (!answers.valid[i - 1]) {
-            owed = owed == 0 ? SKEP_PROBATION : owed;
-        } else if (owed > 0) {
-            owed--;
-        }
-    }
-    return owed;
+    return answers.silent && answers.valid < SKEP_PROBATION ? SKEP_PROBATION - answers.valid : 0;
 }
 
 /* Walked over once for an update, not for each question that it raises. */
@@ -281,6 +272,12 @@ static unsigned owed_answers(const struct skep_project *project, const struct sk
                                          .answers = count_owed(project, donor)};
     }
     return owed->answers;
+}
+
+enum skep_audit_verdict skep_trust_silence(const struct skep_project *project,
+                                           const struct skep_peer_id *donor)
+{
+    return owed_answers(project, donor) == 0 ? SKEP_AUDIT_UNANSWERED : SKEP_AUDIT_UNANSWERED_AGAIN;
 }
 
 bool skep_trust_is_trusted(const struct skep_project *project, const struct skep_peer_id *donor)
@@ -339,8 +336,8 @@ bool skep_trust_trunk_came(const struct skep_project *project, const struct skep
 static bool can_be_drawn(const struct skep_project *project, const struct skep_audit_row *row)
 {
     struct skep_audit_row trunk;
-    return row->shard.kind == SKEP_SHARD_TRUNK ||
-           ((row->verdict == SKEP_AUDIT_NOT_DRAWN || row->verdict == SKEP_AUDIT_OPEN) &&
+    return (row->verdict == SKEP_AUDIT_NOT_DRAWN || row->verdict == SKEP_AUDIT_OPEN) &&
+           (row->shard.kind == SKEP_SHARD_TRUNK ||
             skep_trust_trunk_came(project, &row->donor, &row->ticket, &trunk));
 }
 

@@ -48,6 +48,10 @@ void skep_trust_tell(struct skep_kept_shard *trunk);
 /* May its updates be merged before anybody has repeated the job? Not those of whoever left a drawn job unanswered here, whatever the seals say: silence is no
  * lie, so nobody else is told, but trust is lost with it. SKEP_PROBATION of its jobs have to be found valid here again, as a new key's. */
 bool skep_trust_is_trusted(const struct skep_project *project, const struct skep_peer_id *donor);
+/* What a drawn job is that this donor leaves unanswered. Silence while answers are owed adds nothing to what is owed: nothing of the donor is
+ * believed unseen meanwhile, so it gains nothing, and an honest one that is switched off at night must come to an end. */
+enum skep_audit_verdict skep_trust_silence(const struct skep_project *project,
+                                           const struct skep_peer_id *donor);
 /* How many of the SKEP_PROBATION audits it has passed before it is believed unseen, as far as this keeper knows. */
 unsigned skep_trust_passed(const struct skep_project *project, const struct skep_peer_id *donor);
 /* By a seal of the trunk, if it is kept here, or caught by this keeper. */

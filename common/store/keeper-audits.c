@@ -6,8 +6,8 @@
 
 const char *skep_audit_verdict_name(enum skep_audit_verdict verdict)
 {
-    static const char *const names[SKEP_AUDIT_VERDICTS] = {"open", "valid", "invalid", "unanswered",
-                                                           "not drawn"};
+    static const char *const names[SKEP_AUDIT_VERDICTS] = {
+        "open", "valid", "invalid", "unanswered", "not drawn", "unanswered again"};
     return names[verdict];
 }
 
@@ -245,6 +245,9 @@ int skep_keeper_db_drop_audits(struct skep_keeper_db *db, const struct skep_proj
     uint64_t answers = head > SKEP_AUDIT_KEPT_ANSWERS ? head - SKEP_AUDIT_KEPT_ANSWERS : 0;
     uint64_t answered = shard->kind == SKEP_SHARD_TRUNK ? answers : below;
     int result = drop_one_verdict(db, project, shard, SKEP_AUDIT_NOT_DRAWN, below, err);
+    if (result == SKEP_OK) {
+        result = drop_one_verdict(db, project, shard, SKEP_AUDIT_UNANSWERED_AGAIN, below, err);
+    }
     if (result == SKEP_OK) {
         result = drop_one_verdict(db, project, shard, SKEP_AUDIT_VALID, answered, err);
     }

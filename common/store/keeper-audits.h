@@ -22,6 +22,7 @@ enum skep_audit_verdict {
     SKEP_AUDIT_INVALID, /* repeated, and something else came of it */
     SKEP_AUDIT_UNANSWERED, /* could not be repeated: the donor showed no history, or its base is gone */
     SKEP_AUDIT_NOT_DRAWN,
+    SKEP_AUDIT_UNANSWERED_AGAIN, /* by who owed answers already (server/trust.h) */
     SKEP_AUDIT_VERDICTS,
 };
 
@@ -48,8 +49,8 @@ typedef int (*skep_audit_each)(void *user, const struct skep_audit_row *row);
 /* A row that is there already stays as it is. */
 int skep_keeper_db_add_audit(struct skep_keeper_db *db, const struct skep_project_id *project,
                              const struct skep_audit_row *row, struct skep_error *err);
-/* Verdict and figures of the row with this update, if it is open; "invalid" is the last word on others, too, and "unanswered" on those that are
- * not invalid: a part of the job may come late and be drawn when the rest has its verdict. */
+/* Verdict and figures of the row with this update, if it is open; "invalid" is the last word on others, too, and "unanswered" (again or not) on
+ * "valid" and "not drawn": a part of the job may come late and be drawn when the rest has its verdict. */
 int skep_keeper_db_set_verdict(struct skep_keeper_db *db, const struct skep_project_id *project,
                                const struct skep_audit_row *row, struct skep_error *err);
 /* SKEP_ERR_NOT_FOUND if there is none. */

@@ -58,14 +58,14 @@ static const char *const SQL[KEEPER_QUERIES] = {
                   ") VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
     [SET_VERDICT] =
         "UPDATE audit SET verdict = ?3, distance = ?4, overlap = ?5, seconds = ?6 "
-        "WHERE project = ?1 AND update_hash = ?2 AND (verdict = 0 OR ?3 = 2 OR (?3 = 3 AND "
-        "verdict <> 2))",
+        "WHERE project = ?1 AND update_hash = ?2 AND (verdict = 0 OR ?3 = 2 OR (?3 IN (3, 5) "
+        "AND verdict IN (1, 4)))",
     [REMOVE_AUDIT] = "DELETE FROM audit WHERE project = ? AND update_hash = ?",
     [GET_AUDIT] = "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND update_hash = ?",
     [OPEN_AUDITS] = "SELECT " AUDIT_COLUMNS
                     " FROM audit WHERE project = ? AND verdict = 0 ORDER BY came_s, update_hash",
     [LIST_AUDITS] =
-        "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND verdict IN (1, 2, 3) "
+        "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND verdict IN (1, 2, 3, 5) "
         "ORDER BY came_s DESC, update_hash LIMIT ?",
     [DONOR_AUDITS] = "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND donor = ? AND "
                      "shard = ? ORDER BY base_version DESC LIMIT ?",

@@ -158,21 +158,50 @@ static void an_experts_update_goes_nowhere_without_the_trunks(void **state)
     }
 }
 
+static void fall_silent(struct scene *scene, uint8_t number)
+{
+    add(scene, number, &DONOR, skep_trust_silence(&scene->project, &DONOR));
+}
+
 static void silence_in_a_probation_makes_it_no_longer_and_after_it_begins_another(void **state)
 {
     struct scene *scene = *state;
     earn(scene, SKEP_PROBATION);
     struct skep_hash open = add(scene, 1, &DONOR, SKEP_AUDIT_OPEN);
-    add(scene, 2, &DONOR, SKEP_AUDIT_UNANSWERED);
+    fall_silent(scene, 2);
     for (uint8_t i = 0; i < SKEP_PROBATION; i++) {
-        add(scene, (uint8_t)(3 + 2 * i), &DONOR, SKEP_AUDIT_UNANSWERED);
+        fall_silent(scene, (uint8_t)(3 + 2 * i));
         assert_false(admits(scene, open, &DONOR));
         add(scene, (uint8_t)(4 + 2 * i), &DONOR, SKEP_AUDIT_VALID);
     }
     assert_true(admits(scene, open, &DONOR));
-    add(scene, 100, &DONOR, SKEP_AUDIT_UNANSWERED);
+    fall_silent(scene, 100);
     add(scene, 101, &DONOR, SKEP_AUDIT_VALID);
     assert_false(admits(scene, open, &DONOR));
+}
+
+static void a_debt_that_is_paid_does_not_come_back_when_old_rows_are_forgotten(void **state)
+{
+    struct scene *scene = *state;
+    uint8_t number = 1;
+    earn(scene, SKEP_PROBATION);
+    fall_silent(scene, number);
+    while (number < SKEP_PROBATION) {
+        add(scene, ++number, &DONOR, SKEP_AUDIT_VALID);
+    }
+    fall_silent(scene, ++number); /* while one is owed */
+    assert_int_equal(skep_trust_passed(&scene->project, &DONOR), SKEP_PROBATION - 1);
+    struct skep_hash silent = {{number}};
+    add(scene, ++number, &DONOR, SKEP_AUDIT_VALID);
+    assert_true(skep_trust_is_trusted(&scene->project, &DONOR));
+    assert_false(admits(scene, silent, &DONOR)); /* nobody has looked at it all the same */
+    for (uint8_t i = 1; i <= number; i++) {
+        struct skep_hash update = {{i}};
+        assert_int_equal(skep_keeper_db_remove_audit(
+                             scene->host.db, &scene->project.manifest.project, &update, NULL),
+                         SKEP_OK);
+        assert_true(skep_trust_is_trusted(&scene->project, &DONOR));
+    }
 }
 
 static void a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing(void **state)
@@ -350,6 +379,7 @@ int main(void)
         IN_SCENE(a_trusted_donors_update_is_merged_at_once_unless_it_owes_an_answer),
         IN_SCENE(an_experts_update_goes_nowhere_without_the_trunks),
         IN_SCENE(silence_in_a_probation_makes_it_no_longer_and_after_it_begins_another),
+        IN_SCENE(a_debt_that_is_paid_does_not_come_back_when_old_rows_are_forgotten),
         IN_SCENE(a_project_without_audits_or_a_keeper_of_some_shards_holds_back_nothing),
         IN_SCENE(what_a_seal_bans_is_banned_where_nothing_is_audited_too),
         IN_SCENE(a_seals_changes_go_with_its_row_once_the_database_has_the_rest),

@@ -177,6 +177,10 @@ silence_about_a_part_that_came_late_is_said_of_what_had_its_verdict_but_undoes_n
         assert_int_equal(skep_keeper_db_get_audit(fixture->db, &PROJECT, &update, &row, NULL),
                          SKEP_OK);
         assert_int_equal(row.verdict, i == 2 ? SKEP_AUDIT_INVALID : SKEP_AUDIT_UNANSWERED);
+        judge(fixture, i, SKEP_AUDIT_UNANSWERED_AGAIN); /* which is less */
+        assert_int_equal(skep_keeper_db_get_audit(fixture->db, &PROJECT, &update, &row, NULL),
+                         SKEP_OK);
+        assert_int_equal(row.verdict, i == 2 ? SKEP_AUDIT_INVALID : SKEP_AUDIT_UNANSWERED);
     }
 }
 
@@ -219,7 +223,7 @@ static void expect_counts(const struct fixture *fixture, const uint64_t expected
     }
 }
 
-/* Open, valid, invalid, unanswered, not drawn. */
+/* Open, valid, invalid, unanswered, not drawn, unanswered again. */
 static void rows_go_when_neither_a_seal_nor_the_donors_debts_need_them(void **state)
 {
     struct fixture *fixture = *state;
@@ -231,17 +235,17 @@ static void rows_go_when_neither_a_seal_nor_the_donors_debts_need_them(void **st
     uint64_t head = 24 + SKEP_AUDIT_KEPT_VERSIONS;
     assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &expert, head - 5, NULL),
                      SKEP_OK);
-    expect_counts(fixture, (const uint64_t[]){2, 2, 2, 2, 2});
+    expect_counts(fixture, (const uint64_t[]){2, 2, 2, 2, 2, 2});
     assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &expert, head, NULL),
                      SKEP_OK);
-    expect_counts(fixture, (const uint64_t[]){2, 1, 2, 1, 2});
+    expect_counts(fixture, (const uint64_t[]){2, 1, 2, 1, 2, 2});
     assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &TRUNK, head, NULL),
                      SKEP_OK);
-    expect_counts(fixture, (const uint64_t[]){2, 1, 2, 1, 1});
+    expect_counts(fixture, (const uint64_t[]){2, 1, 2, 1, 1, 1});
     head = 20 + SKEP_AUDIT_KEPT_ANSWERS;
     assert_int_equal(skep_keeper_db_drop_audits(fixture->db, &PROJECT, &TRUNK, head, NULL),
                      SKEP_OK);
-    expect_counts(fixture, (const uint64_t[]){2, 0, 2, 0, 1});
+    expect_counts(fixture, (const uint64_t[]){2, 0, 2, 0, 1, 1});
 }
 
 static void an_invalid_row_goes_once_a_seal_bans_its_donor(void **state)
