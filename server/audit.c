@@ -110,6 +110,17 @@ void skep_audit_wanted(struct skep_project *project, const struct skep_peer_id *
 
 /* ---- verdicts ---- */
 
+/* Counted is what has changed a row. */
+static int set_verdict(struct skep_project *project, const struct skep_audit_row *row,
+                       struct skep_error *err)
+{
+    bool changed = false;
+    int result = skep_keeper_db_set_verdict(project->host->db, &project->manifest.project, row,
+                                            &changed, err);
+    project->audited[row->verdict] += changed;
+    return result;
+}
+
 static void write_verdict(const struct skep_audit_load *load, size_t i,
                           enum skep_audit_verdict verdict, const struct skep_audit_look *look,
                           double seconds)
@@ -120,14 +131,12 @@ static void write_verdict(const struct skep_audit_load *load, size_t i,
     if (verdict == SKEP_AUDIT_UNANSWERED && update->shard->shard.kind == SKEP_SHARD_TRUNK) {
         verdict = skep_trust_silence(project, &load->donor);
     }
-    project->audited[verdict]++;
     struct skep_audit_row row = {.update = update->hash,
                                  .verdict = verdict,
                                  .distance = look != NULL ? look->body.distance : 0,
                                  .overlap = look != NULL ? look->body.overlap : 0,
                                  .seconds = seconds};
-    if (skep_keeper_db_set_verdict(project->host->db, &project->manifest.project, &row, &reason) !=
-        SKEP_OK) {
+    if (set_verdict(project, &row, &reason) != SKEP_OK) {
         skep_log(SKEP_LOG_ERROR, "a verdict is lost, and its audit will be done again: %s",
                  reason.text);
     }
@@ -444,13 +453,11 @@ static struct skep_audit_job *job_of(struct skep_project *project, const struct 
 /* Of an update that there was no room to look at. */
 static void leave_undrawn(struct skep_project *project, const struct skep_audit_row *row)
 {
-    project->audited[SKEP_AUDIT_NOT_DRAWN]++;
     struct skep_audit_row undrawn = {.update = row->update, .verdict = SKEP_AUDIT_NOT_DRAWN};
     struct skep_error reason = {0};
     skep_log(SKEP_LOG_INFO, "there is no room to repeat the job of update %.12s of donor %.12s",
              skep_id_text(row->update.bytes), skep_id_text(row->donor.bytes));
-    if (skep_keeper_db_set_verdict(project->host->db, &project->manifest.project, &undrawn,
-                                   &reason) != SKEP_OK) {
+    if (set_verdict(project, &undrawn, &reason) != SKEP_OK) {
         skep_log(SKEP_LOG_WARNING, "%s", reason.text);
     }
 }

@@ -275,6 +275,11 @@ int skep_query_run(struct skep_query *query, struct skep_error *err)
     return result < 0 ? result : SKEP_OK;
 }
 
+size_t skep_db_changed(const struct skep_db *db)
+{
+    return (size_t)sqlite3_changes(db->handle);
+}
+
 void skep_query_reset(struct skep_query *query)
 {
     sqlite3_reset(query->statement);

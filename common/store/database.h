@@ -44,6 +44,8 @@ void skep_query_bind_null(struct skep_query *query, int place);
 int skep_query_step(struct skep_query *query, struct skep_error *err);
 /* Runs a statement that gives no rows. */
 int skep_query_run(struct skep_query *query, struct skep_error *err);
+/* Rows that the last statement which went well has added, changed or removed. */
+size_t skep_db_changed(const struct skep_db *db);
 /* Ends the use, so that no lock is kept. */
 void skep_query_reset(struct skep_query *query);
 

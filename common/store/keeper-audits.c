@@ -58,9 +58,11 @@ int skep_keeper_db_add_audit(struct skep_keeper_db *db, const struct skep_projec
 }
 
 int skep_keeper_db_set_verdict(struct skep_keeper_db *db, const struct skep_project_id *project,
-                               const struct skep_audit_row *row, struct skep_error *err)
+                               const struct skep_audit_row *row, bool *ret_changed,
+                               struct skep_error *err)
 {
     struct skep_query *query = use_to_write(db, SET_VERDICT, project, err);
+    *ret_changed = false;
     if (query == NULL) {
         return skep_db_failure(err);
     }
@@ -69,7 +71,9 @@ int skep_keeper_db_set_verdict(struct skep_keeper_db *db, const struct skep_proj
     skep_query_bind_real(query, FIGURE + 1, row->distance);
     skep_query_bind_real(query, FIGURE + 2, row->overlap);
     skep_query_bind_real(query, FIGURE + 3, row->seconds);
-    return skep_query_run(query, err);
+    int result = skep_query_run(query, err);
+    *ret_changed = result == SKEP_OK && skep_db_changed(db->db) > 0;
+    return result;
 }
 
 /* False for a row that no program of ours has written. */

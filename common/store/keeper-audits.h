@@ -50,9 +50,10 @@ typedef int (*skep_audit_each)(void *user, const struct skep_audit_row *row);
 int skep_keeper_db_add_audit(struct skep_keeper_db *db, const struct skep_project_id *project,
                              const struct skep_audit_row *row, struct skep_error *err);
 /* Verdict and figures of the row with this update, if it is open; "invalid" is the last word on others, too, and "unanswered" (again or not) on
- * "valid" and "not drawn": a part of the job may come late and be drawn when the rest has its verdict. */
+ * "valid" and "not drawn": a part of the job may come late and be drawn when the rest has its verdict. *ret_changed: is it another than before? */
 int skep_keeper_db_set_verdict(struct skep_keeper_db *db, const struct skep_project_id *project,
-                               const struct skep_audit_row *row, struct skep_error *err);
+                               const struct skep_audit_row *row, bool *ret_changed,
+                               struct skep_error *err);
 /* SKEP_ERR_NOT_FOUND if there is none. */
 int skep_keeper_db_get_audit(struct skep_keeper_db *db, const struct skep_project_id *project,
                              const struct skep_hash *update, struct skep_audit_row *ret_row,

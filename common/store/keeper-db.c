@@ -59,7 +59,7 @@ static const char *const SQL[KEEPER_QUERIES] = {
     [SET_VERDICT] =
         "UPDATE audit SET verdict = ?3, distance = ?4, overlap = ?5, seconds = ?6 "
         "WHERE project = ?1 AND update_hash = ?2 AND (verdict = 0 OR ?3 = 2 OR (?3 IN (3, 5) "
-        "AND verdict IN (1, 4)))",
+        "AND verdict IN (1, 4))) AND verdict <> ?3",
     [REMOVE_AUDIT] = "DELETE FROM audit WHERE project = ? AND update_hash = ?",
     [GET_AUDIT] = "SELECT " AUDIT_COLUMNS " FROM audit WHERE project = ? AND update_hash = ?",
     [OPEN_AUDITS] = "SELECT " AUDIT_COLUMNS

@@ -1192,6 +1192,7 @@ whoever_does_not_answer_for_an_update_that_came_late_has_not_answered_for_the_jo
     let_keeper_look(scene);
     assert_int_equal(verdict_of(scene, &expert), SKEP_AUDIT_UNANSWERED);
     assert_int_equal(verdict_of(scene, &trunk), SKEP_AUDIT_UNANSWERED);
+    assert_int_equal(scene->project->audited[SKEP_AUDIT_UNANSWERED], 2);
     assert_false(skep_trust_is_trusted(scene->project, &draft.statement.donor));
     draft_done(&draft);
     skep_audit_close(scene->host.audit);
@@ -1213,6 +1214,7 @@ static void an_experts_update_that_comes_after_the_lot_has_one_of_its_own(void *
         assert_int_equal(skep_audit_waiting(scene->host.audit), drawn);
         draft_done(&draft);
     }
+    assert_int_equal(scene->project->audited[SKEP_AUDIT_NOT_DRAWN], 3); /* each trunk's once */
     /* but not when the trunk's, without which the job cannot be repeated, is gone */
     begin(scene, &draft, 0);
     trust(scene, &draft, SKEP_REPUTATION_MOST);

@@ -59,11 +59,14 @@ static void add(const struct fixture *fixture, uint8_t number, const struct skep
     assert_int_equal(skep_keeper_db_add_audit(fixture->db, &PROJECT, &row, NULL), SKEP_OK);
 }
 
-static void judge(const struct fixture *fixture, uint8_t number, enum skep_audit_verdict verdict)
+static bool judge(const struct fixture *fixture, uint8_t number, enum skep_audit_verdict verdict)
 {
+    bool changed = true;
     struct skep_audit_row row = {
         .update = {{number}}, .verdict = verdict, .distance = 0.25, .overlap = 0.5, .seconds = 1.5};
-    assert_int_equal(skep_keeper_db_set_verdict(fixture->db, &PROJECT, &row, NULL), SKEP_OK);
+    assert_int_equal(skep_keeper_db_set_verdict(fixture->db, &PROJECT, &row, &changed, NULL),
+                     SKEP_OK);
+    return changed;
 }
 
 struct seen {
@@ -168,16 +171,17 @@ silence_about_a_part_that_came_late_is_said_of_what_had_its_verdict_but_undoes_n
         struct skep_hash update = {{i}};
         struct skep_audit_row row;
         add(fixture, i, &DONOR);
-        judge(fixture, i, first[i]);
-        judge(fixture, i, i == 1 ? SKEP_AUDIT_VALID : SKEP_AUDIT_NOT_DRAWN); /* changes nothing */
+        assert_true(judge(fixture, i, first[i]));
+        assert_false(judge(fixture, i, first[i]));
+        assert_false(judge(fixture, i, i == 1 ? SKEP_AUDIT_VALID : SKEP_AUDIT_NOT_DRAWN));
         assert_int_equal(skep_keeper_db_get_audit(fixture->db, &PROJECT, &update, &row, NULL),
                          SKEP_OK);
         assert_int_equal(row.verdict, first[i]);
-        judge(fixture, i, SKEP_AUDIT_UNANSWERED);
+        assert_int_equal(judge(fixture, i, SKEP_AUDIT_UNANSWERED), i != 2);
         assert_int_equal(skep_keeper_db_get_audit(fixture->db, &PROJECT, &update, &row, NULL),
                          SKEP_OK);
         assert_int_equal(row.verdict, i == 2 ? SKEP_AUDIT_INVALID : SKEP_AUDIT_UNANSWERED);
-        judge(fixture, i, SKEP_AUDIT_UNANSWERED_AGAIN); /* which is less */
+        assert_false(judge(fixture, i, SKEP_AUDIT_UNANSWERED_AGAIN)); /* which is less */
         assert_int_equal(skep_keeper_db_get_audit(fixture->db, &PROJECT, &update, &row, NULL),
                          SKEP_OK);
         assert_int_equal(row.verdict, i == 2 ? SKEP_AUDIT_INVALID : SKEP_AUDIT_UNANSWERED);
