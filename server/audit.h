@@ -9,15 +9,17 @@
  *
  * One lot for a job, with its chance (swarm/reputation.h), from the trunk's seal that has its update in its list: nobody knew that when any
  * of its updates was published, and all keepers draw the same. On what that seal shows to be strange it always falls. So that no update
- * goes without a lot: a trusted donor's experts' updates wait for the trunk's of their job, which says what it takes to repeat it, and are left out when it can come no more; those
- * that come when the lot has fallen have another, from the first seal of an expert that lists one of them, and who does not answer that one
- * has not answered for the job; and where no trunk's seal lists the trunk's in time, the one that makes it stale draws.
+ * goes without a lot: a trusted donor's experts' updates wait for the trunk's of their job, which says what it takes to repeat it, and are
+ * left out when it can come no more; those that come when the lot has fallen have another, from the first seal of an expert that lists one
+ * of them, and who does not answer that one has not answered for the job; and where no trunk's seal lists the trunk's in time, the one that
+ * makes it stale draws.
  *
  * A job whose updates are not what its trunk's list says, or whose history is one of another shard, is invalid and need not be repeated.
  *
- * "Unanswered" is only who was asked and did not show, or whose job came to numbers that are none each time it was repeated; what went
- * wrong here, what this keeper had no room or no data for, or has begun to ask for after a restart, is "not drawn". (An expert's update that is left out is "unanswered" by itself: trust.h counts the trunk's.) An update under
- * agreement comes without the question for room; where there is none it is left undrawn, too.
+ * "Unanswered" is only who was asked and did not show, whose list names a version that is kept no more and nothing else names, or whose job
+ * came to numbers that are none each time it was repeated; what went wrong here, what this keeper had no room or no data for, or has begun to ask for after a restart, is "not drawn". (An expert's update
+ * that is left out is "unanswered" by itself: trust.h counts the trunk's.) An update under agreement comes without the question for room;
+ * where there is none it is left undrawn, too.
  *
  * One worker at a time, niced, on one thread. What waits is in the database and in DIR/audit, so a crash loses no update; a
  * lot that had fallen on a trusted donor and was not answered yet is lost with it.
