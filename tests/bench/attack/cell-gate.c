@@ -46,9 +46,11 @@ void cell_merge_gated(struct cell *cell, size_t shard, struct cell_intake *intak
     float *before = skep_alloc(1, bytes);
     memcpy(before, state, bytes);
     int64_t loss_before = loss_of(cell, records, size);
+    uint64_t refused = cell->refused;
     for (uint32_t tried = 0; decision == SKEP_LOSS_GATE_MEASURE; tried++) {
         memcpy(state, before, bytes);
         cell_let_go(intake);
+        cell->refused = refused;
         cell_merge(cell, shard, intake, tried, state);
         losses[tried] = loss_of(cell, records, size);
         decision = skep_loss_gate_decide(history, loss_before, losses, tried + 1);
