@@ -22,6 +22,7 @@ server_libskep_server_a_SOURCES = \
     server/audit-job.c server/audit-job.h \
     server/audit-lots.c \
     server/audit-queue.c server/audit-queue.h \
+    server/audit-take.c \
     server/audit-verdict.c server/audit-verdict.h \
     server/catch-up.c server/catch-up.h \
     server/evidence.c server/evidence.h \
