@@ -17,9 +17,9 @@
  * A job whose updates are not what its trunk's list says, or whose history is one of another shard, is invalid and need not be repeated.
  *
  * "Unanswered" is only who was asked and did not show, whose list names a version that is kept no more and nothing else names, or whose job
- * came to numbers that are none each time it was repeated; what went wrong here, what this keeper had no room or no data for, or has begun to ask for after a restart, is "not drawn". (An expert's update
- * that is left out is "unanswered" by itself: trust.h counts the trunk's.) An update under agreement comes without the question for room;
- * where there is none it is left undrawn, too.
+ * came to numbers that are none each time it was repeated; what went wrong here, what this keeper had no room or no data for, or has begun to
+ * ask for after a restart, is "not drawn". (An expert's update that is left out is "unanswered" by itself: trust.h counts the trunk's.) An
+ * update under agreement comes without the question for room; where there is none it is left undrawn, too.
  *
  * One worker at a time, niced, on one thread. What waits is in the database and in DIR/audit, so a crash loses no update; a
  * lot that had fallen on a trusted donor and was not answered yet is lost with it.

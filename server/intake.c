@@ -200,7 +200,8 @@ static int check_parts(const struct arrival *arrival, const struct skep_update_p
 }
 
 /* What only those who audit look at: versions that are not here yet, banned donors, breaks in the chain of histories. It is what this
- * keeper has seen and others need not have, so it says what we propose, and not what we hold of what they have voted for: a donor that shows each keeper another past would stop the shard. */
+ * keeper has seen and others need not have, so it says what we propose, and not what we hold of what they have voted for: a donor that
+ * shows each keeper another past would stop the shard. */
 static int check_donor(struct arrival *arrival, struct skep_error *err)
 {
     if (arrival->fetched) {

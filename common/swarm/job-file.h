@@ -7,8 +7,8 @@
  *
  * `root` is the sealed hash that the state must have. moments and residual may name files that do not exist yet (zeros then); where
  * one of the two is damaged the worker removes both and begins with zeros. It writes <shard>.body, <shard>.moments, <shard>.residual and
- * `checkpoint` (client/worker/checkpoint.h) into the job file's folder and changes nothing else; the agent moves them into place once the update is accepted, so a job that is killed changes nothing. Started again with the
- * same job file, the worker goes on from the checkpoint.
+ * `checkpoint` (client/worker/checkpoint.h) into the job file's folder and changes nothing else; the agent moves them into place once the
+ * update is accepted, so a job that is killed changes nothing. Started again with the same job file, the worker goes on from the checkpoint.
  *
  * On stdin, a line "threads N" changes their number from the next step on. On SIGTERM or SIGINT it stops computing, says "halted",
  * writes the checkpoint unless the one on the disk is as good, says "stopped" and ends with status 0. On stdout, a line per event:

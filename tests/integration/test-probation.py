@@ -10,8 +10,8 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "lib
 import cheat
 import skep
 
-if os.environ.get("SKEP_SEEN"):
-    print("1..0 # SKIP 42 audits take half a minute, and were seen in another build")
+if os.environ.get("SKEP_SEEN") and not skep.sanitized():
+    print("1..0 # SKIP 42 audits take half a minute, and are seen in other builds, one of them sanitized")
     sys.exit(0)
 tap = skep.Tap()
 swarm = skep.Swarm(keepers=1, donors=0, task=cheat.TASK)

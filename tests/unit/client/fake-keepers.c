@@ -9,6 +9,7 @@
 #include "common/sys/clock.h"
 #include "common/sys/file.h"
 #include "tests/lib/cmocka.h"
+#include "tests/lib/tiny-model.h"
 
 static void set_text(struct skep_http_answer *answer, const char *text)
 {
@@ -64,18 +65,10 @@ static void ignore_end(void *user, int result, const struct skep_error *err)
 static void init_manifest(struct fake_keepers *fakes)
 {
     struct skep_manifest *manifest = &fakes->session.manifest;
-    skep_manifest_defaults(manifest);
+    skep_test_tiny_manifest(manifest);
     manifest->name = skep_strdup("test");
     manifest->project = fakes->session.project;
     manifest->model.vocabulary = 16;
-    manifest->model.dim = 8;
-    manifest->model.hidden = 8;
-    manifest->model.heads = 2;
-    manifest->model.layers = 1;
-    manifest->model.context = 8;
-    manifest->model.prefix = 2;
-    manifest->model.rows = 2;
-    manifest->model.columns = 2;
     manifest->replicas = FAKE_KEEPERS;
     manifest->keeper_count = FAKE_KEEPERS;
     manifest->keepers = skep_alloc(FAKE_KEEPERS, sizeof *manifest->keepers);

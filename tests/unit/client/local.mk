@@ -33,12 +33,12 @@ tests_unit_client_test_receipts_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $
 
 UNIT_TESTS += tests/unit/client/test-outbox
 tests_unit_client_test_outbox_SOURCES = tests/unit/client/test-outbox.c \
-    tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h
+    tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h tests/lib/tiny-model.h
 tests_unit_client_test_outbox_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/client/test-shard
 tests_unit_client_test_shard_SOURCES = tests/unit/client/test-shard.c \
-    tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h
+    tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h tests/lib/tiny-model.h
 tests_unit_client_test_shard_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)
 
 UNIT_TESTS += tests/unit/client/test-gathering
@@ -51,5 +51,5 @@ tests_unit_client_test_stamp_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CM
 
 UNIT_TESTS += tests/unit/client/test-showing
 tests_unit_client_test_showing_SOURCES = tests/unit/client/test-showing.c \
-    tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h
+    tests/unit/client/fake-keepers.c tests/unit/client/fake-keepers.h tests/lib/tiny-model.h
 tests_unit_client_test_showing_LDADD = client/libskep-client.a $(LIBS_FLOOR3) $(CMOCKA_LIBS)

@@ -18,21 +18,14 @@
 #include "server/intake.h"
 #include "server/shard.h"
 #include "tests/lib/cmocka.h"
+#include "tests/lib/tiny-model.h"
 
 /* ---- a keeper ---- */
 
 static void fill_manifest(struct skep_manifest *manifest, struct skep_peer_id *keeper)
 {
     manifest->model.kind = SKEP_MODEL_LM;
-    skep_manifest_defaults(manifest);
-    manifest->model.dim = 8;
-    manifest->model.hidden = 8;
-    manifest->model.heads = 2;
-    manifest->model.layers = 1;
-    manifest->model.context = 8;
-    manifest->model.prefix = 2;
-    manifest->model.rows = 2;
-    manifest->model.columns = 2;
+    skep_test_tiny_manifest(manifest);
     manifest->name = skep_strdup("tiny");
     manifest->project.bytes[0] = 0x11;
     manifest->trust.stamp_bits = 0;

@@ -7,6 +7,7 @@
 #include "common/merge/compress.h"
 #include "server/audit-verdict.h"
 #include "tests/lib/cmocka.h"
+#include "tests/lib/tiny-model.h"
 
 #define STEP 40u
 
@@ -26,16 +27,8 @@ static int set_up(void **state)
 {
     struct fixture *fixture = skep_alloc(1, sizeof *fixture);
     struct skep_manifest *manifest = &fixture->manifest;
-    skep_manifest_defaults(manifest);
+    skep_test_tiny_manifest(manifest);
     manifest->model.vocabulary = 16;
-    manifest->model.dim = 8;
-    manifest->model.hidden = 8;
-    manifest->model.heads = 2;
-    manifest->model.layers = 1;
-    manifest->model.context = 8;
-    manifest->model.prefix = 2;
-    manifest->model.rows = 2;
-    manifest->model.columns = 2;
     skep_shape_init(&fixture->shape, manifest, &(struct skep_shard){.kind = SKEP_SHARD_TRUNK});
     *state = fixture;
     return 0;

@@ -7,6 +7,7 @@
 #include "common/swarm/update-open.h"
 #include "server/shape.h"
 #include "tests/lib/cmocka.h"
+#include "tests/lib/tiny-model.h"
 
 /* A trunk of a few hundred parameters. */
 struct fixture {
@@ -21,16 +22,8 @@ static int set_up(void **state)
 {
     struct fixture *fixture = calloc(1, sizeof *fixture);
     struct skep_manifest *manifest = &fixture->manifest;
-    skep_manifest_defaults(manifest);
+    skep_test_tiny_manifest(manifest);
     manifest->model.vocabulary = 16;
-    manifest->model.dim = 8;
-    manifest->model.hidden = 8;
-    manifest->model.heads = 2;
-    manifest->model.layers = 1;
-    manifest->model.context = 8;
-    manifest->model.prefix = 2;
-    manifest->model.rows = 2;
-    manifest->model.columns = 2;
     manifest->seed.bytes[0] = 7;
     fixture->standings = skep_standings_new();
     struct skep_shard trunk = {.kind = SKEP_SHARD_TRUNK};
